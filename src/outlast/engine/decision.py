@@ -1,0 +1,114 @@
+"""What the engine tells the worker: which records to make durable, which steps to perform, and where the run stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeAlias
+
+from outlast.errors import Failure
+from outlast.model.ids import RunId
+from outlast.model.journal import Kind, Record
+from outlast.model.options import OnCancel
+from outlast.model.run import Status
+from outlast.ports.store import Wait
+
+
+class Entropy(Protocol):
+    """A source of randomness, handed in so that the engine stays pure."""
+
+    def random(self) -> float:
+        """Return a float in [0, 1)."""
+        ...
+
+    def randbytes(self, n: int) -> bytes:
+        """Return n random bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What is fixed about a run before its code runs. Times are microseconds."""
+
+    id: RunId
+    workflow: str
+    version: int
+    status: Status
+    input: str
+    custom_status: str | None
+    created_at: int
+    started_at: int
+    deadline_at: int | None
+    signal_cursor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCall:
+    """One attempt that the worker is to make, after every record given so far is durable.
+
+    `invoke()` calls the function: for an async one it returns an awaitable, to be awaited on the application's loop; a
+    plain one is called on a thread. It is to run in a fresh copy of the worker's own contextvars context, never in the
+    workflow's; `invoke` itself marks that context as being inside this step.
+    """
+
+    name: str
+    kind: Kind
+    attempt: int
+    invoke: Callable[[], Any]
+    is_async: bool
+    timeout: timedelta | None
+    on_cancel: OnCancel
+    stop_flag: Callable[[], None]
+    """Call it when the run was asked to stop while this attempt runs: it sets `StepContext.stop_requested`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """Steps are in flight (or given now). `due_at`: call `run` again at this time at the latest, for a timer or retry."""
+
+    due_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Nothing is in flight and nothing can go on before `due_at` or a signal of one of the waits."""
+
+    status: Status
+    due_at: int | None
+    waits: tuple[Wait, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run has ended. `output` is its stored text when completed, `failure` why otherwise."""
+
+    status: Status
+    output: str | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The run cannot go on with this code (mismatch, unreadable journal): keep it, change nothing, try again later."""
+
+    failure: Failure
+
+
+State: TypeAlias = Working | Parked | Finished | Held
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The answer of one `Execution.run()`.
+
+    `records` are new since the last answer and are to be written before `calls` are made, or with the end of the turn.
+    `status` is the run's status from now on (running, or compensating once undoing has begun). `custom_status` is what
+    the code set, as stored text; None means cleared.
+    """
+
+    records: tuple[Record, ...]
+    calls: tuple[StepCall, ...]
+    state: State
+    status: Status
+    custom_status: str | None

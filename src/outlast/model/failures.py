@@ -1,0 +1,91 @@
+"""The stored form of errors, and how an exception becomes one."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+import msgspec
+
+from outlast.errors import Failure
+
+_LONGEST_MESSAGE: Final = 10_000
+_LONGEST_TRACEBACK: Final = 20_000
+_MOST_INNER: Final = 50
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    type: str
+    message: str = ""
+    traceback: str = ""
+    inner: list[_Stored] = []
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Describe an exception in plain text. Never raises: an exception whose own `str` fails is described as such."""
+    return _describe(error, depth=0)
+
+
+def encode_failure(failure: Failure) -> str:
+    """Return the JSON text of a failure."""
+    return _encoder.encode(_to_stored(failure)).decode()
+
+
+def decode_failure(text: str) -> Failure:
+    """Read a failure back. Text that is not one becomes a failure that says so, since an error must always be showable."""
+    try:
+        return _from_stored(_decoder.decode(text))
+    except msgspec.MsgspecError as error:
+        return Failure(type="outlast.errors.ValueUnreadable", message=f"the stored error cannot be read: {error}")
+
+
+def _describe(error: BaseException, depth: int) -> Failure:
+    inner: list[Failure] = []
+    if depth < 5:
+        if isinstance(error, BaseExceptionGroup):
+            members: tuple[BaseException, ...] = error.exceptions
+            inner += [_describe(member, depth + 1) for member in members[:_MOST_INNER]]
+        if error.__cause__ is not None:
+            inner.append(_describe(error.__cause__, depth + 1))
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return Failure(
+        type=name,
+        message=_storable(_message(error), _LONGEST_MESSAGE),
+        traceback=_storable(_traceback(error), _LONGEST_TRACEBACK) if depth == 0 else "",
+        inner=tuple(inner),
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"<its message could not be made: {type(broken).__name__}>"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_tb(error.__traceback__))
+    except Exception as broken:
+        return f"<its traceback could not be made: {type(broken).__name__}>"
+
+
+def _storable(text: str, longest: int) -> str:
+    """Cut a text that is too long in its middle, and replace lone surrogates, which UTF-8 cannot hold."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}\n[{len(text) - longest:,} characters left out]\n{text[-(longest // 2) :]}"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _to_stored(failure: Failure) -> _Stored:
+    return _Stored(failure.type, failure.message, failure.traceback, [_to_stored(part) for part in failure.inner])
+
+
+def _from_stored(stored: _Stored) -> Failure:
+    inner = tuple(_from_stored(part) for part in stored.inner)
+    return Failure(type=stored.type, message=stored.message, traceback=stored.traceback, inner=inner)

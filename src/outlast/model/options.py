@@ -1,0 +1,110 @@
+"""Options that authors and operators pass, as frozen values checked where they are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Literal
+
+from outlast.errors import InvalidArgument
+from outlast.model.durations import Duration, parse_duration
+
+Jitter = Literal["none", "full", "equal"]
+OnCancel = Literal["finish", "abort"]
+MAX_PRIORITY: Final = 2_097_151
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often, and after which wait, a step that raised is tried again.
+
+    The wait before attempt n + 1 is `min(max_delay, delay * factor ** (n - 1))`; with jitter "full" a random part of it,
+    with "equal" half of it and a random part of the other half. Waits are durable: a crash neither shortens nor resets
+    them. Defaults: 3 attempts (the first included), 1 s, doubling, at most 5 minutes, no jitter.
+
+    `retry_if(error, attempt)` returning False gives up at once; `delays(attempt, error)` replaces the formula. When one of
+    the two raises, the step gives up and the journal says so.
+
+    >>> from outlast import Retry
+    >>> Retry(attempts=5, delay="2s").attempts
+    5
+    """
+
+    attempts: int = 3
+    delay: Duration = "1s"
+    factor: float = 2.0
+    max_delay: Duration = "5m"
+    jitter: Jitter = "none"
+    retry_if: Callable[[BaseException, int], bool] | None = None
+    delays: Callable[[int, BaseException], Duration] | None = None
+    first_delay: timedelta = field(init=False)
+    longest_delay: timedelta = field(init=False)
+
+    def __post_init__(self) -> None:
+        if type(self.attempts) is not int or self.attempts < 1:
+            raise InvalidArgument(f"Retry(attempts=...) is a whole number from 1; {self.attempts!r} is not.")
+        if not self.factor > 0 or self.factor == float("inf"):
+            raise InvalidArgument(f"Retry(factor=...) is a number above 0; {self.factor!r} is not.")
+        if self.jitter not in ("none", "full", "equal"):
+            raise InvalidArgument(f"Retry(jitter=...) is 'none', 'full' or 'equal'; {self.jitter!r} is not.")
+        object.__setattr__(self, "first_delay", parse_duration(self.delay, what="Retry(delay=...)"))
+        object.__setattr__(self, "longest_delay", parse_duration(self.max_delay, what="Retry(max_delay=...)"))
+
+
+RetryOption = Retry | int | Literal[False] | None
+
+
+def retry_policy(option: RetryOption, *, default: Retry) -> Retry:
+    """Turn what an author wrote as `retry=` into a policy: None means the default, False one attempt, a number that many."""
+    match option:
+        case None:
+            return default
+        case Retry():
+            return option
+        case False:
+            return Retry(attempts=1)
+        case bool():
+            raise InvalidArgument("retry=True says nothing; pass a number of attempts or Retry(...).")
+        case int():
+            return Retry(attempts=option)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How the worker of this process works.
+
+    concurrency: runs that execute at once (default 100; parked runs do not count).
+    lease: how long a worker that died keeps its runs (default 30 s); renewed at a third of it.
+    poll: the longest time between two looks for due runs (default 1 s); wake-ups usually come earlier.
+    shutdown_timeout: how long a stop waits for running steps before it hands their runs back (default 10 s).
+    threads: threads for plain (not async) step functions (default 32).
+    cached_runs: parked runs kept in memory, so that waking them needs no replay (default 1,000; 0 keeps none).
+    """
+
+    concurrency: int = 100
+    lease: Duration = "30s"
+    poll: Duration = "1s"
+    shutdown_timeout: Duration = "10s"
+    threads: int = 32
+    cached_runs: int = 1000
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("concurrency", self.concurrency, 1),
+            ("threads", self.threads, 1),
+            ("cached_runs", self.cached_runs, 0),
+        ):
+            if type(value) is not int or value < least:
+                raise InvalidArgument(f"WorkerOptions({name}=...) is a whole number from {least}; {value!r} is not.")
+        for name, duration in (("lease", self.lease), ("poll", self.poll)):
+            if parse_duration(duration, what=f"WorkerOptions({name}=...)") < timedelta(milliseconds=1):
+                raise InvalidArgument(f"WorkerOptions({name}=...) must be at least 1 ms; {duration!r} is not.")
+        parse_duration(self.shutdown_timeout, what="WorkerOptions(shutdown_timeout=...)")
+
+
+def priority(value: int) -> int:
+    """Check a priority: a whole number from 0 (first, the default) to 2,097,151; smaller runs first."""
+    if type(value) is not int or not 0 <= value <= MAX_PRIORITY:
+        raise InvalidArgument(f"priority is a whole number from 0 to {MAX_PRIORITY:,}; {value!r} is not.")
+    return value

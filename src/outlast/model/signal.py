@@ -1,0 +1,51 @@
+"""Signals: durable, typed messages to whichever runs wait for their name and key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from outlast.model import ids
+from outlast.model.values import Shape, shape_of
+
+P = TypeVar("P")
+
+
+class Signal(Generic[P]):
+    """Declare a signal once and share the object between senders and workflows.
+
+    `payload` is the type that senders must pass and waits return; `None` declares a signal without one.
+
+    >>> from outlast import Signal
+    >>> approved = Signal("order.approved", str)
+    """
+
+    __slots__ = ("name", "payload", "shape")
+
+    def __init__(self, name: str, payload: type[P] | None = None) -> None:
+        self.name = ids.signal_name(name)
+        self.payload: Any = payload
+        self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))
+
+    def __repr__(self) -> str:
+        return f"Signal({self.name!r}, {getattr(self.payload, '__name__', self.payload)})"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSignal:
+    """A signal as the store keeps it. `id` orders the signals of one topic; `created_at` is microseconds."""
+
+    id: int
+    topic: str
+    payload: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceipt:
+    """The answer to a sent signal. `created` is False when the same id was sent before: then nothing was stored.
+    `woken` counts the runs that were parked on it at that moment; runs that wait later see the signal too."""
+
+    id: str
+    created: bool
+    woken: int

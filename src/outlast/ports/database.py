@@ -1,0 +1,90 @@
+"""A database: runs operations as transactions, and says when something may have changed.
+
+There is one awaiting side and one blocking side over the same data; an application uses whichever fits its colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from outlast.ports.operation import Op
+from outlast.ports.store import Store
+
+T = TypeVar("T")
+MakeOp = Callable[[], Op[T]]
+Notice = Callable[[str], None]
+
+
+class Database(Protocol):
+    """One application's connection to its data.
+
+    `run` and `run_blocking` take a function that makes the op: a transient failure (serialization, deadlock, busy,
+    connection lost before COMMIT was sent) runs a new one. `repeatable` says that the op may also run again when it is
+    unknown whether COMMIT took effect; without it DatabaseUnavailable is raised then. Both raise DatabaseUnavailable when
+    the database stays away for longer than `patience` seconds.
+    """
+
+    @property
+    def store(self) -> Store:
+        """The verbs in this database's dialect."""
+        ...
+
+    async def open(self) -> None:
+        """Connect and check the server. Loop-bound parts are made on first use in each loop."""
+        ...
+
+    async def close(self) -> None:
+        """Close what `open` and later use opened, on the awaiting side, and stop listening."""
+        ...
+
+    def close_blocking(self) -> None:
+        """Close the blocking side."""
+        ...
+
+    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
+        """Run an op as one transaction of our own."""
+        ...
+
+    def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
+        """Run an op as one transaction of our own, blocking."""
+        ...
+
+    async def join(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
+        """Run an op inside the caller's transaction, whatever kind it is; never commits and never retries.
+
+        Raises NotATransaction for a root handle, IsolationRefused when `read_committed` is asked for and not given.
+        """
+        ...
+
+    def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
+        """Run an op inside the caller's blocking transaction."""
+        ...
+
+    async def migrate(self) -> tuple[int, ...]:
+        """Bring the tables up to date under a lock; return the versions applied, none when nothing was to do."""
+        ...
+
+    def migrate_blocking(self) -> tuple[int, ...]:
+        """The same, blocking."""
+        ...
+
+    async def check_schema(self) -> None:
+        """Raise SchemaBehind when the tables are older than this code."""
+        ...
+
+    def check_schema_blocking(self) -> None:
+        """The same, blocking."""
+        ...
+
+    async def listen(self, notice: Notice) -> None:
+        """Call `notice` on the running loop whenever another process may have made work: "ready", or "stop".
+
+        Best effort: a poll backs it up. On PostgreSQL LISTEN/NOTIFY, reconnecting by itself; on SQLite a look at the
+        file's change counter.
+        """
+        ...
+
+    def separate(self) -> Database:
+        """Return another handle on the same data for use on another thread's loop (the lease's renewal)."""
+        ...
