@@ -143,12 +143,17 @@ def _on_postgresql() -> dict[str, str]:
     return {"SHOP_DATABASE_URL": os.environ["OUTLAST_POSTGRES_URL"].replace("://", "+asyncpg://", 1)}
 
 
+def _end_in_order(number: int, _frame: object) -> None:
+    """Leave by an exception, so that the processes and the folder go too."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Tell the story; return 0 if every check held."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite", help=DATABASE_HELP)
     settings = SHORT | (_on_postgresql() if parser.parse_args().database == "postgresql" else {})
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _end_in_order)
 
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, ExitStack() as stack:
         shop, providers = servers(Path(folder), stack, settings)

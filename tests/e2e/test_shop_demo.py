@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from examples.shop.report import Checks, table
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.processes import StartProcess
 
 PROMISES = [
     "the charge was asked for again after the crash",
@@ -31,26 +30,33 @@ PROMISES = [
 
 
 @pytest.mark.time_limit(180)
-def test_the_demo_keeps_every_promise_and_cleans_up_behind_itself(tmp_path: Path) -> None:
-    demo = subprocess.Popen(
-        [sys.executable, "-m", "examples.shop.demo"],
-        cwd=ROOT,
-        env={"PATH": "", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        output, _ = demo.communicate(timeout=150)
-    finally:
-        demo.terminate()  # The demo ends its own processes when it is told to end.
-        demo.wait()
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_the_demo_keeps_every_promise_and_cleans_up_behind_itself(
+    database: str, tmp_path: Path, start_process: StartProcess, request: pytest.FixtureRequest
+) -> None:
+    environment = {"TMPDIR": str(tmp_path)}
+    if database == "postgresql":
+        environment["OUTLAST_POSTGRES_URL"] = request.getfixturevalue("postgres_url")
 
-    assert demo.returncode == 0, output
-    summary = output.partition("What was promised")[2]
-    assert [line[7:] for line in summary.splitlines() if line.startswith("  ok")] == PROMISES, output
-    assert "await-delivery" in output
-    assert "$compensate:charge" in output
+    demo = start_process("-m", "examples.shop.demo", "--database", database, env=environment)
+
+    assert demo.wait(timeout=150) == 0, demo.output
+    _, _, summary = demo.output.partition("What was promised")
+    assert [line[7:] for line in summary.splitlines() if line.startswith("  ok")] == PROMISES, demo.output
+    assert "await-delivery" in demo.output
+    assert "$compensate:charge" in demo.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_shop_left_running_survives_a_kill_and_ends_when_told(tmp_path: Path, start_process: StartProcess) -> None:
+    shop = start_process("-m", "examples.shop", env={"TMPDIR": str(tmp_path)})
+    process = int(shop.wait_for("kill -9").split()[-1])
+
+    os.kill(process, signal.SIGKILL)
+    shop.wait_for("was started again")
+    os.kill(shop.pid, signal.SIGINT)
+
+    assert shop.wait() == 0
     assert list(tmp_path.iterdir()) == []
 
 
