@@ -1,0 +1,53 @@
+# Every command a developer needs. All of them make their own environment in .venv first.
+.DEFAULT_GOAL := help
+.PHONY: help setup check format unit test demo shop bench constraints clean
+
+BIN := .venv/bin
+PY := $(BIN)/python
+READY := .venv/ready
+# pyright would ask for its latest version at each start.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make .venv with everything in it (needs Python 3.11 or later)
+
+$(READY): pyproject.toml constraints.txt tools/setup.sh
+	@sh tools/setup.sh dev
+	@touch $@
+
+check: $(READY)  ## format, lint, floors, types and the rules of the house, in under a minute
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pyright
+	$(BIN)/mypy
+	$(PY) -m pytest -q tests/house
+
+format: $(READY)  ## format the code and mend what ruff can mend
+	$(BIN)/ruff format --quiet
+	$(BIN)/ruff check --quiet --fix
+
+unit: $(READY)  ## the quick tests, without a database server: make unit ARGS="-k retry"
+	$(PY) -m pytest -q tests/unit tests/replay tests/house $(ARGS)
+
+test: $(READY)  ## all tests, on SQLite and a private PostgreSQL: make test ARGS="-k claim"
+	@$(PY) tools/postgres.py ensure
+	$(PY) -m pytest $(ARGS)
+
+demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql runs it there
+	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)
+
+shop: $(READY)  ## the shop example, left running for you to try
+	@$(PY) -m examples.shop
+
+bench: $(READY)  ## figures of outlast beside its peers, on a private PostgreSQL with fsync on
+	@$(PY) tools/postgres.py ensure
+	@$(PY) tools/postgres.py run --fsync -- $(PY) -m benchmarks $(ARGS)
+
+constraints:  ## write constraints.txt anew from the latest versions, then make setup again
+	@sh tools/constraints.sh
+
+clean:  ## remove what the commands have made
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

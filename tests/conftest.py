@@ -1,0 +1,10 @@
+"""What every test may ask for lives in `support`, one plugin a subject."""
+
+pytest_plugins = [
+    # A plugin stands after those it imports from.
+    "support.time_limit",
+    "support.asyncio_plugin",
+    "support.fix_postgres",
+    "support.fix_stores",
+    "support.processes",
+]
