@@ -293,6 +293,14 @@ class Store(Protocol):
         """Hand all runs of this worker back, claimable at once and with no lapse counted, and forget the worker."""
         ...
 
+    def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
+        """Hand back the runs of this worker that are not among `held`, claimable at once and with no lapse counted.
+
+        The answer to a claim may be lost after its COMMIT: those runs are owned by a worker that does not know of them, and
+        its lease goes on being renewed, so nobody else would ever take them.
+        """
+        ...
+
     def reap(self) -> Op[int]:
         """End the leases that are over, make their runs claimable and count a lapse on each; return how many runs.
 
