@@ -4,6 +4,7 @@ pytest_plugins = [
     # A plugin stands after those it imports from.
     "support.time_limit",
     "support.asyncio_plugin",
+    "support.fix_hypothesis",
     "support.fix_postgres",
     "support.fix_stores",
     "support.processes",

@@ -1,0 +1,102 @@
+"""What the tests stand on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.processes import StartProcess
+
+ASYNC_TESTS = """
+import asyncio, pytest
+
+async def test_that_passes():
+    await asyncio.sleep(0)
+
+async def test_that_fails():
+    await asyncio.sleep(0)
+    assert 1 == 2
+
+@pytest.mark.time_limit(0.05)
+async def test_that_hangs():
+    await asyncio.Event().wait()
+
+@pytest.mark.time_limit(-4.9)
+def test_that_blocks():
+    import threading
+    threading.Event().wait()
+"""
+
+
+async def test_an_async_test_runs_in_a_loop_without_debug() -> None:
+    assert not asyncio.get_running_loop().get_debug()
+
+
+@given(number=st.integers())
+async def test_an_async_test_may_be_given_examples(number: int) -> None:
+    await asyncio.sleep(0)
+    assert number == int(str(number))
+
+
+def test_async_tests_are_run_and_bounded(start_process: StartProcess, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("inner")
+    (folder / "test_inner.py").write_text(ASYNC_TESTS)
+
+    plugins = ["-p", "support.time_limit", "-p", "support.asyncio_plugin", "-p", "no:randomly"]
+    inner = start_process("-m", "pytest", "-q", *plugins, str(folder), cwd=folder)
+
+    assert inner.wait() == pytest.ExitCode.TESTS_FAILED
+    assert "3 failed, 1 passed" in inner.output
+    assert inner.output.count("Failed: the test took") + inner.output.count("TimeoutError") >= 2
+
+
+def test_a_child_is_heard_line_by_line(start_process: StartProcess) -> None:
+    child = start_process("-c", "print('one'); print('two'); print('one more')")
+
+    assert child.wait_for("one") == "one"
+    assert child.wait_for("one") == "one more"
+    assert child.wait() == 0
+    assert child.output == "one\ntwo\none more"
+
+
+def test_a_child_that_ends_early_shows_what_it_said(start_process: StartProcess) -> None:
+    child = start_process("-c", "raise SystemExit('I give up')")
+
+    with pytest.raises(pytest.fail.Exception, match="I give up"):
+        child.wait_for("ready")
+
+
+def test_a_child_can_be_paused_and_killed(start_process: StartProcess) -> None:
+    child = start_process("-c", "import threading; print('ready'); threading.Event().wait()")
+    child.wait_for("ready")
+
+    child.pause()
+    child.resume()
+    child.kill()
+
+    assert child.wait() == -signal.SIGKILL
+
+
+DATABASE_TEST = """
+def test_that_needs_a_server(postgres_url):
+    raise AssertionError("never reached")
+"""
+
+
+@pytest.mark.parametrize("ci, outcome", [("false", "1 skipped"), ("true", "1 error")])
+def test_without_postgresql_tests_are_skipped_but_fail_in_ci(
+    start_process: StartProcess, tmp_path: Path, ci: str, outcome: str
+) -> None:
+    (tmp_path / "test_inner.py").write_text(DATABASE_TEST)
+    missing = {"OUTLAST_POSTGRES_BIN": str(tmp_path), "CI": ci}
+
+    inner = start_process("-m", "pytest", "-q", "-p", "support.fix_postgres", str(tmp_path), cwd=tmp_path, env=missing)
+
+    inner.wait()
+    assert outcome in inner.output
+    assert "apt-get install postgresql" in inner.output
