@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt tools/setup.sh
 check: $(READY)  ## format, lint, floors, types and the rules of the house, in under a minute
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/pyright
 	$(BIN)/mypy
 	$(PY) -m pytest -q tests/house
@@ -44,10 +44,10 @@ shop: $(READY)  ## the shop example, left running for you to try
 
 bench: $(READY)  ## figures of outlast beside its peers, on a private PostgreSQL with fsync on
 	@$(PY) tools/postgres.py ensure
-	@$(PY) tools/postgres.py run --fsync -- $(PY) -m benchmarks $(ARGS)
+	@$(PY) -m benchmarks.run $(ARGS)
 
 constraints:  ## write constraints.txt anew from the latest versions, then make setup again
 	@sh tools/constraints.sh
 
 clean:  ## remove what the commands have made
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	rm -rf .venv .bench-venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
