@@ -20,6 +20,7 @@ OutlastError
 │   ├── SignalIdConflict           the signal id was used with another key
 │   ├── RunFailed                  the run ended, but not as completed
 │   │   ├── RunCancelled
+│   │   │   └── RunTerminated
 │   │   ├── RunTimedOut
 │   │   └── CompensationFailed
 │   └── ResultTimeout              the run goes on; only the waiting ended (also a TimeoutError)
@@ -199,7 +200,11 @@ class RunFailed(OutlastError):
 
 
 class RunCancelled(RunFailed):
-    """The run was cancelled or terminated."""
+    """The run was cancelled: what it had done was undone, up to its point of no return."""
+
+
+class RunTerminated(RunCancelled):
+    """The run was terminated: it ended where it stood, and nothing was undone."""
 
 
 class RunTimedOut(RunFailed):
