@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self, TypedDict
 from urllib.parse import urlsplit
@@ -104,11 +104,12 @@ class PrivatePostgres:
     With `fsync` off a crash of the machine would lose data; a crash of the server, which tests cause, does not.
     """
 
-    def __init__(self, *, fsync: bool = False) -> None:
+    def __init__(self, *, fsync: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self.host = "127.0.0.1"
         self.port = 0
         self._binaries = find_binaries()
         self._fsync = fsync
+        self._more_settings = settings or {}
         self._password = secrets.token_hex(8)
         self._folder: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -127,6 +128,12 @@ class PrivatePostgres:
     @property
     def is_running(self) -> bool:
         return self._server is not None and self._server.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The server's first process, from which all others come."""
+        assert self._server is not None
+        return self._server.pid
 
     def url(self, database: str = "postgres", *, port: int | None = None) -> str:
         return f"postgresql://postgres:{self._password}@{self.host}:{port or self.port}/{database}"
@@ -275,6 +282,7 @@ class PrivatePostgres:
         }
         if not self._fsync:
             settings |= {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
+        settings |= self._more_settings
         return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
     def _is_ready(self, pid: int) -> bool:
