@@ -91,9 +91,10 @@ async def cancel(order_id: str, cancellation: Cancellation) -> Stopped:
     async with sessions.begin() as session:
         row = await _order(session, order_id)
         receipt = await app.cancel(run_id(order_id), cancellation.reason, tx=session)
-        if receipt.accepted and not await _leave_placed(session, order_id, OrderStatus.CANCELLED):
+        too_late = receipt.accepted and not await _leave_placed(session, order_id, OrderStatus.CANCELLED)
+        if too_late or row.status == OrderStatus.DELIVERED:
             # The carrier was first. Leaving the transaction by an exception takes the cancel back too.
-            raise HTTPException(409, f"Order {row.id} is {row.status} already. Start a return instead.")
+            raise HTTPException(409, f"The carrier is done with order {order_id}. Start a return instead.")
     return Stopped(receipt.accepted)
 
 
