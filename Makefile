@@ -1,6 +1,6 @@
 # Every command a developer needs. All of them make their own environment in .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup check format unit test demo shop bench constraints clean
+.PHONY: help setup check pyright mypy ruff floors house format unit test demo shop bench constraints clean
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -18,11 +18,22 @@ $(READY): pyproject.toml constraints.txt tools/setup.sh
 	@touch $@
 
 check: $(READY)  ## format, lint, floors, types and the rules of the house, in under a minute
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 pyright mypy ruff floors house
+
+pyright: $(READY)
+	$(BIN)/pyright
+
+mypy: $(READY)
+	$(BIN)/mypy
+
+ruff: $(READY)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
+
+floors: $(READY)
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/pyright
-	$(BIN)/mypy
+
+house: $(READY)
 	$(PY) -m pytest -q tests/house
 
 format: $(READY)  ## format the code and mend what ruff can mend

@@ -337,9 +337,8 @@ def ensure() -> int:
     with contextlib.suppress(PostgresMissing):
         find_binaries()
         return 0
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        print(HOW_TO_INSTALL, file=sys.stderr)
-        return 1
+    if os.geteuid() != 0 or not shutil.which("apt-get") or "OUTLAST_POSTGRES_BIN" in os.environ:
+        raise PostgresMissing
     print("postgres: installing the Debian package postgresql", file=sys.stderr)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
@@ -405,4 +404,7 @@ def main() -> int:
 if __name__ == "__main__":
     # A stop asked for by the system is the same as Ctrl-C: what was started is stopped first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (PostgresMissing, PostgresFailed) as problem:
+        sys.exit(str(problem))
