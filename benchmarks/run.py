@@ -107,7 +107,9 @@ def carry_out(bench: Bench, options: argparse.Namespace) -> list[str]:
             found = bench.measure(wanted)
         except KeyboardInterrupt:
             print("Interrupted; what follows is what was measured.", file=sys.stderr)
-            return [*missed, name]
+            deadline = 0.0
+            missed.append(name)
+            continue
         outcome = "FAILED" if "error" in found else headline(found["figures"])
         print(f"[{position}/{len(everything)}] {name}: {outcome} ({found['took_s']} s)", file=sys.stderr, flush=True)
     return missed
@@ -142,10 +144,11 @@ def conclude(measurements: list[dict[str, Any]], conditions: dict[str, Any], mis
     file = results / f"{conditions['date'].replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1))
     print(report.tables(measurements))
-    print(f"\nConditions: {json.dumps(conditions)}")
-    print(f"All figures: {file}")
+    for title in ("machine", "settings", "versions"):
+        print(f"\n{title}: " + ", ".join(f"{name} {value}" for name, value in conditions[title].items()))
+    print(f"\nAll figures: {file}")
     if missed:
-        print(f"Not measured, the time was up: {', '.join(missed)}")
+        print(f"Not measured, there was no time left: {', '.join(missed)}")
     failed = [found for found in measurements if "error" in found]
     for found in failed:
         name = f"round {found['round']} {found['workload']} {found['system']}"

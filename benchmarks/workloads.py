@@ -148,7 +148,10 @@ async def timers(asked: Measurement) -> Figures:
         await asyncio.sleep(max(0.0, until - time.time()))
         await probe.until(system.counts.finished, asked.runs, period=0.01)
         completed = time.time()
-        late = latencies(await system.lateness(probe))
+        lateness = await system.lateness(probe)
+        if len(lateness) != asked.runs:
+            raise AssertionError(f"{len(lateness)} runs noted when they woke, of {asked.runs}")
+        late = latencies(lateness)
         return {f"late_{name}": value for name, value in late.items()} | {
             "all_done_s": round(completed - until, 3),
             "asleep_before_s": round(until - asleep, 2),
