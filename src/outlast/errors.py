@@ -27,6 +27,7 @@ OutlastError
 ├── Inside a workflow
 │   ├── WorkflowFailed             raised by `ctx.fail`
 │   ├── StepFailed                 a step gave up; `cause` says why
+│   ├── ConditionNotWon            `.value` of a condition that did not end the wait
 │   └── JournalMismatch            the code no longer matches what the run has recorded
 ├── Inside a step
 │   ├── NonRetryable               raise it to give up at once
@@ -35,6 +36,7 @@ OutlastError
     ├── DatabaseUnavailable
     ├── DriverMissing
     ├── SchemaBehind
+    ├── SchemaConflict             tables with our names are there, but nothing says that outlast made them
     └── LeaseLost                  this worker's lease was taken over; nothing of it was written
 
 All of them survive pickling. Facts are attributes; the message says what happened, to which run, and what to do next.
@@ -239,6 +241,14 @@ class StepFailed(OutlastError):
         self.cause = cause
 
 
+class ConditionNotWon(OutlastError):
+    """`.value` was asked of a condition that did not end the wait. Look at `.won` first."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(f"{condition} has no value: it did not end the last wait for it. Ask `.won` first.")
+        self.condition = condition
+
+
 class JournalMismatch(OutlastError):
     """The code no longer matches what the run has recorded. Nothing new was done; the run is held until it matches."""
 
@@ -286,6 +296,18 @@ class SchemaBehind(OutlastError):
         self.schema = schema
         self.found = found
         self.needed = needed
+
+
+class SchemaConflict(OutlastError):
+    """Tables with our names are there, but nothing says that outlast made them. Nothing was changed."""
+
+    def __init__(self, schema: str, tables: tuple[str, ...]) -> None:
+        super().__init__(
+            f"There are tables {', '.join(tables)} in {schema!r}, but no record that outlast made them, so they are left "
+            "alone. Give outlast a name of its own with Outlast(schema=...), or restore its table of migrations."
+        )
+        self.schema = schema
+        self.tables = tables
 
 
 class LeaseLost(OutlastError):

@@ -12,20 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 Params: TypeAlias = Mapping[str, object]
+Span: TypeAlias = Literal["write", "read", "alone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement. `sql` is opaque here; to the stores it is SQLAlchemy Core. A sequence of `params` runs the statement
-    once for each, in order, as one call to the driver; `Result.affected` is then the sum."""
+    once for each, in order, as one call to the driver; `Result.affected` is then the sum.
+
+    `span` counts on an op's first statement and says what the op needs around it when no caller's transaction is there:
+    "write" a transaction; "read" one snapshot for several statements that write nothing; "alone" nothing, because the op
+    is this one statement, atomic by itself (should another follow, it is on its own too).
+    """
 
     sql: Any
     params: Params | Sequence[Params] = ()
+    span: Span = "write"
 
 
 @dataclass(frozen=True, slots=True)

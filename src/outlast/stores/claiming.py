@@ -1,0 +1,212 @@
+"""Statements that take due runs.
+
+Ready runs come from the partial index on (priority, due_at, id) where ready = 1; parked runs that are due from the one on
+(due_at) of parked runs that have a due time. Both hold live runs only, so a claim costs the same with any history behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    Select,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    update,
+)
+
+from outlast.model.ids import RunId
+from outlast.model.journal import Record
+from outlast.model.run import Status
+from outlast.model.signal import StoredSignal
+from outlast.ports.operation import Op, Statement
+from outlast.ports.store import Claim, ClaimedRun, ClaimRequest
+from outlast.stores.basis import Basis
+from outlast.stores.journal import Journal
+from outlast.stores.runs import stop_of
+from outlast.stores.tables import is_ready, is_unready
+from outlast.stores.waits import PER_WAIT, counts
+from outlast.stores.workers import fence, lease_lost, leased
+
+_COLUMNS: Final = (
+    "id",
+    "workflow",
+    "version",
+    "status",
+    "input",
+    "custom_status",
+    "created_at",
+    "started_at",
+    "deadline_at",
+    "signal_cursor",
+    "turns",
+    "lapses",
+    "stop_kind",
+    "stop_reason",
+    "stop_at",
+)
+PROMOTED_AT_ONCE: Final = 1_000
+"""Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
+
+
+class Claiming:
+    """Claims, each one transaction."""
+
+    def __init__(self, basis: Basis, journal: Journal) -> None:
+        self._basis = basis
+        self._journal = journal
+        runs, dialect = basis.tables.runs, basis.dialect
+        self._look = _look(basis)
+        due = and_(is_unready(runs), runs.c.due_at <= basis.now, runs.c.owner.is_(None))
+        self._due: Select[Any] = dialect.claim_lock(
+            select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
+        )
+        named = dialect.is_among(runs.c.id, "run_ids")
+        self._promote: Update = update(runs).where(named, due).values(ready=1)
+        # One text for each pair, so that any number of registered workflows is one parameter.
+        pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
+        self._ready: Select[Any] = dialect.claim_lock(
+            select(*(runs.c[name] for name in _COLUMNS))
+            .where(is_ready(runs), dialect.is_among(pair, "workflows"))
+            .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
+            .limit(bindparam("limit", type_=Integer))
+        )
+        self._take = _take(basis)
+        self._signals = _signals(basis)
+
+    def claim(self, request: ClaimRequest) -> Op[Claim]:
+        looked = yield Statement(self._look, leased(request.lease))
+        if not looked.rows:
+            raise lease_lost(request.lease)
+        now, next_due, first_due = looked.rows[0]
+        if first_due is not None and (yield from self._promote_due()) == PROMOTED_AT_ONCE:
+            next_due = first_due
+        rows = yield from self._take_ready(request, now)
+        records = yield from self._records(rows, request)
+        signals = yield from self._candidates(rows)
+        runs = tuple(
+            _claimed(row, now, records.get(row[0], ()) if row[0] in records else None, signals.get(row[0], ()))
+            for row in rows
+        )
+        return Claim(runs, now, next_due)
+
+    def _promote_due(self) -> Op[int]:
+        dialect = self._basis.dialect
+        due = yield Statement(self._due)
+        if due.rows:
+            yield Statement(self._promote, {"run_ids": dialect.listed(row[0] for row in due.rows)})
+        return len(due.rows)
+
+    def _take_ready(self, request: ClaimRequest, now: int) -> Op[Sequence[Sequence[Any]]]:
+        dialect = self._basis.dialect
+        pairs = dialect.listed(f"{workflow}@{version}" for workflow, version in request.workflows)
+        ready = yield Statement(self._ready, {"workflows": pairs, "limit": request.limit})
+        if not ready.rows:
+            return ()
+        run_ids = dialect.listed(row[0] for row in ready.rows)
+        taken = yield Statement(self._take, {"run_ids": run_ids, "worker": request.lease.worker, "at": now})
+        # The rows are locked, or the file is; a difference would mean two owners.
+        assert taken.affected == len(ready.rows)
+        return ready.rows
+
+    def _records(self, rows: Sequence[Sequence[Any]], request: ClaimRequest) -> Op[dict[str, tuple[Record, ...]]]:
+        """Return the journals of the runs that the worker does not hold in memory as they are."""
+        wanted = {row[0]: row[10] for row in rows if request.cached.get(row[0]) != row[10]}
+        # A run that no worker had before has recorded nothing.
+        begun = [run_id for run_id, turns in wanted.items() if turns > 0]
+        found = (yield from self._journal.of_runs(begun)) if begun else {}
+        return {run_id: found.get(run_id, ()) for run_id in wanted}
+
+    def _candidates(self, rows: Sequence[Sequence[Any]]) -> Op[dict[str, tuple[StoredSignal, ...]]]:
+        """Return the signals that the runs' waits may take, by id."""
+        begun = [row[0] for row in rows if row[10] > 0]
+        if not begun:
+            return {}
+        found = yield Statement(self._signals, {"run_ids": self._basis.dialect.listed(begun)})
+        signals: dict[str, dict[int, StoredSignal]] = {}
+        for run_id, signal_id, topic, payload, created_at in found.rows:
+            # Two waits of one run may name one topic.
+            signals.setdefault(run_id, {})[signal_id] = StoredSignal(signal_id, topic, payload, created_at)
+        return {run_id: tuple(by_id[key] for key in sorted(by_id)) for run_id, by_id in signals.items()}
+
+
+def _look(basis: Basis) -> Select[Any]:
+    """Prove the lease; read the time, when the next parked run is due, and whether one is due already."""
+    runs, now = basis.tables.runs, basis.now
+    parked = is_unready(runs)
+    next_due = select(func.min(runs.c.due_at)).where(parked, runs.c.due_at > now).scalar_subquery()
+    first_due = select(func.min(runs.c.due_at)).where(parked, runs.c.due_at <= now).scalar_subquery()
+    return fence(basis, now, next_due, first_due)
+
+
+def _take(basis: Basis) -> Update:
+    runs, at = basis.tables.runs, bindparam("at", type_=BigInteger)
+    compensating = str(Status.COMPENSATING)
+    return (
+        update(runs)
+        .where(basis.dialect.is_among(runs.c.id, "run_ids"), is_ready(runs))
+        .values(
+            owner=bindparam("worker", type_=Text),
+            status=case((runs.c.status == compensating, compensating), else_=str(Status.RUNNING)),
+            ready=0,
+            due_at=None,
+            stop_unseen=0,
+            turns=runs.c.turns + 1,
+            started_at=func.coalesce(runs.c.started_at, at),
+            updated_at=at,
+        )
+    )
+
+
+def _signals(basis: Basis) -> Select[Any]:
+    waits, signals = basis.tables.waits, basis.tables.signals
+    earlier = signals.alias("earlier")
+    # The id of the last signal that this wait is given now; the search ends there.
+    last = (
+        select(earlier.c.id)
+        .where(earlier.c.topic == waits.c.topic, earlier.c.id > waits.c.after_id)
+        .order_by(earlier.c.id)
+        .limit(1)
+        .offset(PER_WAIT - 1)
+        .correlate(waits)
+        .scalar_subquery()
+    )
+    up_to = func.coalesce(last, literal(2**63 - 1, BigInteger))
+    return (
+        select(waits.c.run_id, signals.c.id, signals.c.topic, signals.c.payload, signals.c.created_at)
+        .select_from(waits.join(signals, and_(counts(signals, waits), signals.c.id <= up_to)))
+        .where(basis.dialect.is_among(waits.c.run_id, "run_ids"))
+    )
+
+
+def _claimed(
+    row: Sequence[Any], now: int, records: tuple[Record, ...] | None, signals: tuple[StoredSignal, ...]
+) -> ClaimedRun:
+    status = Status(row[3])
+    return ClaimedRun(
+        id=RunId(row[0]),
+        workflow=row[1],
+        version=row[2],
+        status=status if status is Status.COMPENSATING else Status.RUNNING,
+        input=row[4],
+        custom_status=row[5],
+        created_at=row[6],
+        started_at=now if row[7] is None else row[7],
+        deadline_at=row[8],
+        signal_cursor=row[9],
+        turns=row[10] + 1,
+        lapses=row[11],
+        stop=stop_of(row[12], row[13], row[14]),
+        records=records,
+        signals=signals,
+    )

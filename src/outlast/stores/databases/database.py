@@ -1,0 +1,175 @@
+"""Run operations as transactions of our own, or inside a caller's; try again what is safe to try again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.database import MakeOp, Notice
+from outlast.stores.basis import Basis
+from outlast.stores.dialects.base import Trouble
+from outlast.stores.joining import join, join_blocking
+from outlast.stores.migrations.runner import check_schema, migrate
+from outlast.stores.sql import SqlStore
+
+T = TypeVar("T")
+_FIRST_DELAY = 0.005
+_LONGEST_DELAY = 0.5
+
+
+class OutcomeUnknown(Exception):
+    """The connection broke while a COMMIT, or a statement that commits by itself, was on its way. `__cause__` says how."""
+
+
+class Road(Protocol):
+    """A way to the database for awaiting callers.
+
+    `transact` runs one op as one transaction and does not try again. It raises what the driver raised, or OutcomeUnknown
+    from it when the transaction may have been committed. After an error, and when it is cancelled, nothing of the
+    transaction is left open.
+    """
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T: ...
+
+    async def close(self) -> None: ...
+
+
+class BlockingRoad(Protocol):
+    """A way to the database for blocking callers, with the same duties."""
+
+    def transact(self, make: MakeOp[T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Something that calls back when another process may have made work."""
+
+    async def listen(self, notice: Notice) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class SqlDatabase:
+    """`outlast.ports.database.Database` over an awaiting and a blocking road."""
+
+    def __init__(
+        self,
+        basis: Basis,
+        road: Road,
+        blocking_road: BlockingRoad,
+        *,
+        listener: Listener | None,
+        separate: Callable[[], SqlDatabase],
+    ) -> None:
+        self._basis = basis
+        self._store = SqlStore(basis)
+        self._road = road
+        self._blocking_road = blocking_road
+        self._listener = listener
+        self._separate = separate
+
+    @property
+    def store(self) -> SqlStore:
+        return self._store
+
+    async def open(self) -> None:
+        await self.run(self._basis.dialect.check_server)
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+        await self._road.close()
+
+    def close_blocking(self) -> None:
+        self._blocking_road.close()
+
+    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
+        attempts = _Attempts(self._basis, repeatable, patience)
+        while True:
+            try:
+                return await self._road.transact(make, timeout=attempts.left)
+            except Exception as error:  # the dialect says which are worth another attempt
+                delay = attempts.next_delay(error)
+            await asyncio.sleep(delay)
+
+    def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
+        attempts = _Attempts(self._basis, repeatable, patience)
+        while True:
+            try:
+                return self._blocking_road.transact(make)
+            except Exception as error:  # the dialect says which are worth another attempt
+                delay = attempts.next_delay(error)
+            time.sleep(delay)
+
+    async def join(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
+        return await join(tx, make, self._basis.dialect, read_committed=read_committed)
+
+    def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
+        return join_blocking(tx, make, self._basis.dialect, read_committed=read_committed)
+
+    async def migrate(self) -> tuple[int, ...]:
+        return await self.run(lambda: migrate(self._basis))
+
+    def migrate_blocking(self) -> tuple[int, ...]:
+        return self.run_blocking(lambda: migrate(self._basis))
+
+    async def check_schema(self) -> None:
+        await self.run(lambda: check_schema(self._basis))
+
+    def check_schema_blocking(self) -> None:
+        self.run_blocking(lambda: check_schema(self._basis))
+
+    async def listen(self, notice: Notice) -> None:
+        if self._listener is not None:
+            await self._listener.listen(notice)
+
+    def separate(self) -> SqlDatabase:
+        return self._separate()
+
+
+class _Attempts:
+    """Decide after a failure: raise, or how long to wait before the next attempt."""
+
+    def __init__(self, basis: Basis, repeatable: bool, patience: float) -> None:
+        self._dialect = basis.dialect
+        self._repeatable = repeatable
+        self._patience = patience
+        self._until = time.monotonic() + patience
+        self._delays = _delays()
+
+    @property
+    def left(self) -> float:
+        return max(self._until - time.monotonic(), 0.0)
+
+    def next_delay(self, error: Exception) -> float:
+        """Return the delay before another attempt. Raises the error when it is about the operation itself."""
+        if isinstance(error, OutcomeUnknown):
+            if not self._repeatable:
+                raise DatabaseUnavailable(
+                    "The connection to the database broke while a transaction was being committed; whether it was is not "
+                    "known here."
+                ) from error.__cause__
+        elif self._dialect.trouble(error) is None:
+            raise error
+        delay = next(self._delays)
+        if delay >= self.left:
+            raise self._given_up(error) from error
+        return delay
+
+    def _given_up(self, error: Exception) -> DatabaseUnavailable:
+        busy = self._dialect.trouble(error) is Trouble.BUSY
+        what = "kept refusing because of other transactions" if busy else "could not be reached"
+        cause = error.__cause__ if isinstance(error, OutcomeUnknown) and error.__cause__ else error
+        return DatabaseUnavailable(f"The database {what} for {self._patience:g} s: {type(cause).__name__}: {cause}")
+
+
+def _delays() -> Iterator[float]:
+    delay = _FIRST_DELAY
+    while True:
+        yield delay * random.uniform(0.5, 1.0)
+        delay = min(delay * 2, _LONGEST_DELAY)

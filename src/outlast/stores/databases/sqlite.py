@@ -1,0 +1,144 @@
+"""SQLite files and memory: a writing and a reading connection for each process, and threads for awaiting callers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.clock import Clock
+from outlast.ports.database import MakeOp, Notice
+from outlast.stores.basis import make_basis
+from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.peeking import first_span
+from outlast.stores.databases.sqlite_connection import SQLiteConnection
+from outlast.stores.dialects.sqlite import SQLite
+
+T = TypeVar("T")
+LOOK_EVERY: Final = 0.02
+"""Seconds between two looks at whether another process has written. A look costs some microseconds and no lock."""
+
+
+class SQLiteFile:
+    """The connections of one process to one file, or to one database in memory.
+
+    Reads go over a connection of their own: while a write waits for another process or for a caller's open transaction,
+    a caller inside that very transaction can still read. A database in memory has one connection, which is the database.
+
+    A connection must not be used on both sides of a fork; the child makes its own and leaves the inherited ones alone, since
+    closing them would give up the parent's locks.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self.path = path
+        self._pid = os.getpid()
+        self._abandoned: list[SQLiteConnection] = []
+        self._connect()
+
+    def _connect(self) -> None:
+        self._writer = SQLiteConnection(self.path)
+        self._reader = self._writer if self.path is None else SQLiteConnection(self.path, reads_only=True)
+
+    def transact(self, make: MakeOp[T]) -> T:
+        span, made = first_span(make)
+        return self.connection(reads=span != "write").transact(made)
+
+    def connection(self, *, reads: bool) -> SQLiteConnection:
+        if self._pid != os.getpid():
+            if self.path is None:
+                raise DatabaseUnavailable(
+                    "A database in memory belongs to the process that made it; after a fork make a new one, or use a file."
+                )
+            self._abandoned += [self._writer, self._reader]
+            self._pid = os.getpid()
+            self._connect()
+        return self._reader if reads else self._writer
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            self._reader.close()
+            self._writer.close()
+
+
+class ThreadedRoad:
+    """Runs whole ops of awaiting callers on threads: one for what writes, one for what only reads."""
+
+    def __init__(self, file: SQLiteFile, *, closes: bool) -> None:
+        self._file = file
+        self._closes = closes
+        self._pid = os.getpid()
+        self._threads: dict[bool, ThreadPoolExecutor] = {}
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        span, made = first_span(make)
+        reads = span != "write"
+        connection = self._file.connection(reads=reads)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread(reads), connection.transact, made)
+
+    async def close(self) -> None:
+        threads, self._threads = self._threads, {}
+        for thread in threads.values():
+            # Waits for the operation in flight, without holding up the loop.
+            await asyncio.get_running_loop().run_in_executor(thread, _nothing)
+            thread.shutdown(wait=False)
+        if self._closes:
+            self._file.close()
+
+    def _thread(self, reads: bool) -> ThreadPoolExecutor:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._threads = {}
+        if reads not in self._threads:
+            self._threads[reads] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outlast-sqlite")
+        return self._threads[reads]
+
+
+class ChangeWatch:
+    """Looks at the file's change counter, and says "ready" and "stop" when another process has written."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self._file = file
+        self._watching: asyncio.TimerHandle | None = None
+        self._seen: int | None = None
+
+    async def listen(self, notice: Notice) -> None:
+        if self._file.path is not None:
+            await self.close()
+            self._look(asyncio.get_running_loop(), notice)
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop, notice: Notice) -> None:
+        changes = self._file.connection(reads=False).changes_by_others()
+        if changes is not None:
+            if self._seen is not None and changes != self._seen:
+                notice("ready")
+                notice("stop")
+            self._seen = changes
+        self._watching = loop.call_later(LOOK_EVERY, self._look, loop, notice)
+
+
+def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> SqlDatabase:
+    """Return the database in a file, or in memory for None."""
+    basis = make_basis(prefix, SQLite(), clock)
+
+    def over(file: SQLiteFile, *, closes: bool) -> SqlDatabase:
+        return SqlDatabase(
+            basis,
+            ThreadedRoad(file, closes=closes),
+            file,
+            listener=ChangeWatch(file),
+            separate=lambda: over(SQLiteFile(path), closes=True) if path is not None else over(file, closes=False),
+        )
+
+    return over(SQLiteFile(path), closes=True)
+
+
+def _nothing() -> None:
+    """Do nothing, after everything that was to be done before."""

@@ -1,0 +1,133 @@
+"""One SQLite connection, for one thread at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy.dialects.sqlite import pysqlite
+
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.database import MakeOp
+from outlast.ports.operation import Result, Span, Statement, pump
+from outlast.stores.databases.compiling import Compiler
+
+T = TypeVar("T")
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds for which SQLite itself waits for another process's write. Whoever called may go on waiting by trying again."""
+
+_compiler = Compiler(pysqlite.dialect())
+_BEGIN: Final[dict[Span, str | None]] = {"write": "BEGIN IMMEDIATE", "read": "BEGIN", "alone": None}
+
+
+class SQLiteConnection:
+    """A connection that is made on first use, and the lock that gives it to one thread at a time.
+
+    A writing transaction begins IMMEDIATE: a transaction that reads first and writes later would be refused at once, without
+    waiting, if another process wrote in between.
+    """
+
+    def __init__(self, path: str | None, *, reads_only: bool = False) -> None:
+        self._path = path
+        self._reads_only = reads_only
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def transact(self, make: MakeOp[T]) -> T:
+        """Run an op as one transaction."""
+        with self._lock:
+            connection = self._connected()
+            try:
+                value = pump(make(), _Transaction(connection).execute)
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return value
+
+    def changes_by_others(self) -> int | None:
+        """Return a number that changes whenever another connection has committed; None while this one is in use."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            row = self._connected().execute("PRAGMA data_version").fetchone()
+        except sqlite3.OperationalError:
+            return None
+        finally:
+            self._lock.release()
+        number: int = row[0]
+        return number
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = self._connect()
+            try:
+                self._set_up(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._path is None:
+            return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        folder = Path(self._path).absolute().parent
+        if not folder.is_dir():
+            raise DatabaseUnavailable(
+                f"The SQLite file {self._path!r} cannot be made: there is no folder {str(folder)!r}."
+            )
+        return sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        if self._path is not None:
+            # Readers and the writer do not stop each other; each commit is on the disk before it is acknowledged.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        if self._reads_only:
+            connection.execute("PRAGMA query_only=ON")
+
+
+class _Transaction:
+    """Begins as the op's first statement asks for, then executes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._has_begun = False
+
+    def execute(self, statement: Statement) -> Result:
+        if not self._has_begun:
+            self._has_begun = True
+            if (begin := _BEGIN[statement.span]) is not None:
+                self._connection.execute(begin)
+        return execute(self._connection, statement)
+
+
+def execute(connection: sqlite3.Connection, statement: Statement) -> Result:
+    """Execute one statement on a raw connection, ours or a caller's."""
+    compiled = _compiler.compiled(statement.sql)
+    with contextlib.closing(connection.cursor()) as cursor:
+        # The caller's connection may make something else of its rows.
+        cursor.row_factory = None
+        params = statement.params
+        if isinstance(params, list):
+            cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
+            return Result(affected=cursor.rowcount)
+        cursor.execute(compiled.text, compiled.arguments(_mapping(params)))
+        rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
+        return Result(rows, cursor.rowcount)
+
+
+def _mapping(params: Any) -> Any:
+    return params or {}

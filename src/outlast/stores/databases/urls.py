@@ -1,0 +1,68 @@
+"""What an application may write as `database=`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from outlast.errors import InvalidArgument, InvalidName
+
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
+_POSTGRES: Final = frozenset({"postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"})
+_SQLITE: Final = frozenset({"sqlite", "sqlite+aiosqlite", "sqlite+pysqlite"})
+_FORMS: Final = "postgresql://user@host/database, sqlite:///file.db, sqlite:////path/to/file.db, sqlite:// (in memory)"
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteTarget:
+    """A file, or a database in memory when `path` is None."""
+
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTarget:
+    """A PostgreSQL server and database."""
+
+    url: URL
+
+
+def parse_url(text: str) -> SQLiteTarget | PostgresTarget:
+    """Read a database URL. A password in it never appears in an error."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"database is a URL or an SQLAlchemy engine, not {type(text).__name__}. Forms: {_FORMS}.")
+    try:
+        # SQLAlchemy dropped the short name; PostgreSQL's own programs still take it.
+        url = make_url(re.sub(r"\Apostgres://", "postgresql://", text))
+    except (ArgumentError, ValueError):
+        raise InvalidArgument(f"This is not a database URL. Forms: {_FORMS}.") from None
+    if url.drivername in _POSTGRES:
+        return PostgresTarget(url)
+    if url.drivername in _SQLITE:
+        return sqlite_target(url)
+    raise InvalidArgument(f"outlast has no store for {url.drivername}:// databases. Forms: {_FORMS}.")
+
+
+def sqlite_target(url: URL) -> SQLiteTarget:
+    """Read which file a SQLite URL names."""
+    if url.host:
+        raise InvalidArgument(
+            f"A SQLite URL has three slashes and a relative path, or four and an absolute one; {str(url)!r} names a host."
+        )
+    if url.query:
+        raise InvalidArgument(f"A SQLite URL for outlast takes no options; {str(url)!r} has some.")
+    path = url.database
+    return SQLiteTarget(None if path in (None, "", ":memory:") else path)
+
+
+def installation_name(name: str) -> str:
+    """Check the name of the schema, or of the prefix where there are no schemas."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidName(
+            f"schema is a name of 1 to 40 characters, a-z, 0-9 and _, not starting with a digit; {name!r} is not."
+        )
+    return name

@@ -1,0 +1,112 @@
+"""Everything in which databases differ: the methods of `Dialect` are the whole list.
+
+What is not on it is written once, in portable statements. A new entry is a design decision: say why in its docstring.
+No shared statement returns rows from a write (MySQL has no RETURNING), and correctness never rests on skipping locked
+rows alone (SQLite has no row locks): each change is conditional on the state it expects, and its count is looked at.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from sqlalchemy import ColumnElement, Insert, Select, Table
+
+from outlast.ports.operation import Op, Statement
+from outlast.stores.tables import Tables
+
+
+class Trouble(StrEnum):
+    """A failure that says nothing about the operation itself."""
+
+    BUSY = "busy"
+    """The database refused because of others (deadlock, serialization, lock); nothing of the transaction was done."""
+
+    LOST = "lost"
+    """The connection broke or the server is away. What had been sent may or may not have been done."""
+
+
+class Dialect(ABC):
+    """One kind of database."""
+
+    name: ClassVar[str]
+    """SQLAlchemy's name for it, which is also how a caller's transaction shows its kind."""
+
+    has_schemas: ClassVar[bool]
+    """Our tables live in a schema of their own; where there are none, their names have a prefix."""
+
+    has_arrays: ClassVar[bool]
+    """Many rows travel as arrays inside one statement: the hot writes are one round trip (`stores.arrays`)."""
+
+    checks_isolation: ClassVar[bool]
+    """A transaction may read an old snapshot after it waited for a lock, and so miss a wake-up. Senders must check."""
+
+    @abstractmethod
+    def now(self) -> ColumnElement[int]:
+        """Return the database's clock in microseconds: one value within a statement, never one from before a wait for
+        another statement's lock. Index conditions use it, so it MUST NOT count as volatile."""
+
+    @abstractmethod
+    def insert_if_absent(self, table: Table) -> Insert:
+        """Return an insert that leaves an existing key alone, raises nothing, and matches 0 rows then."""
+
+    @abstractmethod
+    def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+        """Return "column is one of the texts in parameter `name`", as one statement whatever their number."""
+
+    @abstractmethod
+    def listed(self, values: Iterable[str]) -> object:
+        """Return the texts in the form that `is_among` takes as its parameter."""
+
+    @abstractmethod
+    def claim_lock(self, select: Select[Any]) -> Select[Any]:
+        """Lock the selected rows and leave out those that another transaction has locked."""
+
+    @abstractmethod
+    def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:
+        """Take the topics' locks until the transaction ends; None where writers exclude each other anyway."""
+
+    @abstractmethod
+    def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
+        """Return an expression that tells listening processes, once the transaction commits; a plain null elsewhere.
+
+        It stands in a statement that runs anyway, so that a wake-up costs no round trip.
+        """
+
+    @abstractmethod
+    def isolation(self) -> Statement | None:
+        """Read the isolation of the running transaction, as the database writes it."""
+
+    @abstractmethod
+    def check_server(self) -> Op[None]:
+        """Raise an OutlastError when the server is too old or set up in a way that breaks a promise."""
+
+    @abstractmethod
+    def migration_lock(self, name: str) -> Statement | None:
+        """Let one migrating process pass; None where the transaction itself does."""
+
+    @abstractmethod
+    def schema_present(self, name: str) -> Statement | None:
+        """Tell whether the schema exists, whether this role may make tables in it (or make it), and the role's name; None
+        where there are no schemas."""
+
+    @abstractmethod
+    def tables_present(self, tables: Tables) -> Statement:
+        """Return the names of those of our tables that exist, bare (without schema)."""
+
+    @abstractmethod
+    def trouble(self, error: BaseException) -> Trouble | None:
+        """Classify a driver's error, wrapped by SQLAlchemy or not; None when it is about the operation itself."""
+
+
+def unwrapped(error: BaseException) -> Sequence[BaseException]:
+    """Return the error and what SQLAlchemy or a driver wrapped, outermost first."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        original: BaseException | None = getattr(current, "orig", None)
+        current = original if original is not None else current.__cause__
+    return chain

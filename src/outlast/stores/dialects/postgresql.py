@@ -1,0 +1,151 @@
+"""PostgreSQL: its own clock, row and advisory locks, rows as arrays, NOTIFY."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Insert,
+    Select,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    func,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from outlast.errors import DatabaseUnavailable, IsolationRefused
+from outlast.ports.operation import Op, Statement
+from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
+from outlast.stores.tables import Tables
+
+_OLDEST: Final = 130_000
+_BUSY: Final = frozenset({"40001", "40P01", "55P03", "57014"})
+"""serialization_failure, deadlock_detected, lock_not_available, query_canceled (a statement_timeout)."""
+
+_LOST: Final = frozenset({"57P01", "57P02", "57P03", "53300", "25P03", "57P05", "25P02"})
+"""admin and crash shutdown, cannot_connect_now, too_many_connections, the idle timeouts; 25P02 follows one of ours."""
+
+_EXCLUSIVE = text("select count(pg_advisory_xact_lock(key)) from unnest(cast(:keys as bigint[])) as key")
+_SHARED = text("select count(pg_advisory_xact_lock_shared(key)) from unnest(cast(:keys as bigint[])) as key")
+_MIGRATION_LOCK = text("select pg_advisory_xact_lock(:key)").bindparams(bindparam("key", type_=BigInteger))
+_ISOLATION = text("select current_setting('transaction_isolation')")
+_SETTINGS = text(
+    "select current_setting('server_version_num'), current_setting('server_version'), "
+    "current_setting('default_transaction_isolation')"
+)
+_SCHEMA = text(
+    "select n.oid is not null, case when n.oid is null then has_database_privilege(current_database(), 'CREATE') "
+    "else has_schema_privilege(n.oid, 'CREATE') end, current_user "
+    "from (select cast(:name as text) as name) wanted left join pg_namespace n on n.nspname = wanted.name"
+)
+_TABLES = text(
+    "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = :name and c.relkind in ('r', 'p')"
+)
+
+
+class PostgreSQL(Dialect):
+    name: ClassVar[str] = "postgresql"
+    has_schemas: ClassVar[bool] = True
+    has_arrays: ClassVar[bool] = True
+    checks_isolation: ClassVar[bool] = True
+
+    def now(self) -> ColumnElement[int]:
+        # Not now(): that is the transaction's beginning, and a caller's may lie far back. Not clock_timestamp(): it is
+        # volatile, and no index condition may use it.
+        return literal_column("cast(extract(epoch from statement_timestamp()) * 1000000 as bigint)", BigInteger)
+
+    def insert_if_absent(self, table: Table) -> Insert:
+        return insert(table).on_conflict_do_nothing().inline()
+
+    def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+        return column == any_(bindparam(name, type_=ARRAY(Text)))
+
+    def listed(self, values: Iterable[str]) -> object:
+        return list(values)
+
+    def claim_lock(self, select: Select[Any]) -> Select[Any]:
+        return select.with_for_update(skip_locked=True)
+
+    def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:
+        # Ascending, so that two transactions that take several never wait for each other in a circle.
+        keys = sorted({advisory_key(f"{tables.name}:topic:{topic}") for topic in topics})
+        return Statement(_SHARED if shared else _EXCLUSIVE, {"keys": keys}) if keys else None
+
+    def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
+        return func.pg_notify(channel(tables), what)
+
+    def isolation(self) -> Statement | None:
+        return Statement(_ISOLATION)
+
+    def check_server(self) -> Op[None]:
+        found = yield Statement(_SETTINGS, span="alone")
+        number, version, isolation = found.rows[0]
+        if int(number) < _OLDEST:
+            raise DatabaseUnavailable(f"PostgreSQL {version} is too old; outlast needs 13 or newer.")
+        if isolation != "read committed":
+            raise IsolationRefused(
+                f"default_transaction_isolation is {isolation!r} here, under which a wake-up could be missed. "
+                "outlast needs 'read committed': set it for its role, such as "
+                "ALTER ROLE app SET default_transaction_isolation = 'read committed'."
+            )
+
+    def migration_lock(self, name: str) -> Statement | None:
+        return Statement(_MIGRATION_LOCK, {"key": advisory_key(f"{name}:migrations")})
+
+    def schema_present(self, name: str) -> Statement | None:
+        return Statement(_SCHEMA, {"name": name})
+
+    def tables_present(self, tables: Tables) -> Statement:
+        return Statement(_TABLES, {"name": tables.name})
+
+    def trouble(self, error: BaseException) -> Trouble | None:
+        for part in unwrapped(error):
+            state = _sqlstate(part)
+            if state is not None:
+                if state in _BUSY:
+                    return Trouble.BUSY
+                return Trouble.LOST if state in _LOST or state.startswith("08") else None
+            if isinstance(part, OSError):
+                return Trouble.LOST
+            # Without a state these two say that there is no connection (any more).
+            kind = type(part)
+            if (kind.__module__.partition(".")[0], kind.__name__) in _NO_CONNECTION:
+                return Trouble.LOST
+        return None
+
+
+_NO_CONNECTION: Final = frozenset(
+    {
+        ("asyncpg", "InterfaceError"),
+        ("asyncpg", "InternalClientError"),
+        ("psycopg", "OperationalError"),
+        ("psycopg", "ConnectionTimeout"),
+        ("psycopg2", "OperationalError"),
+    }
+)
+
+
+def channel(tables: Tables) -> str:
+    """Return the NOTIFY channel of an installation."""
+    return f"outlast_{tables.name}"
+
+
+def advisory_key(name: str) -> int:
+    """Hash a name to the signed 64 bits of an advisory lock. A collision costs a wait, never correctness."""
+    digest = hashlib.blake2b(f"outlast:{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state if isinstance(state, str) else None

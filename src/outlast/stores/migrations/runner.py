@@ -1,0 +1,110 @@
+"""Bring the tables from one version to the next, once, however many processes start together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text, bindparam, func, select
+from sqlalchemy.schema import CreateSchema, CreateTable, ExecutableDDLElement
+
+from outlast.errors import SchemaBehind, SchemaConflict
+from outlast.ports.operation import Op, Span, Statement
+from outlast.stores.basis import Basis
+from outlast.stores.migrations import v0001_initial
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One version. `statements(name, schemas=...)` takes an installation from the version before to this one."""
+
+    version: int
+    name: str
+    statements: Callable[..., Sequence[ExecutableDDLElement]]
+
+
+MIGRATIONS: Final = (Migration(1, "initial", v0001_initial.statements),)
+LATEST: Final = MIGRATIONS[-1].version
+
+
+def check_schema(basis: Basis) -> Op[None]:
+    """Raise SchemaBehind when the tables are older than this code. Newer ones are served: versions only add."""
+    found = yield from _version(basis, span="read")
+    if found < LATEST:
+        raise SchemaBehind(basis.tables.name, found, LATEST)
+
+
+def migrate(basis: Basis) -> Op[tuple[int, ...]]:
+    """Apply what is missing and return its versions.
+
+    Looks first without the lock, which needs no right but to read: a role that may not change tables can start once they
+    are up to date. Then takes the lock and looks again, since another process may have been faster.
+    """
+    if (yield from _version(basis, span="write")) >= LATEST:
+        return ()
+    lock = basis.dialect.migration_lock(basis.tables.name)
+    if lock is not None:
+        yield lock
+    found = yield from _version(basis, span="write")
+    pending = [migration for migration in MIGRATIONS if migration.version > found]
+    if not pending:
+        return ()
+    yield from _prepare_schema(basis, found)
+    if found == 0:
+        yield Statement(CreateTable(_bookkeeping(basis)))
+    for migration in pending:
+        yield from _apply(basis, migration)
+    return tuple(migration.version for migration in pending)
+
+
+def _apply(basis: Basis, migration: Migration) -> Op[None]:
+    for ddl in migration.statements(basis.tables.name, schemas=basis.dialect.has_schemas):
+        yield Statement(ddl)
+    migrations = basis.tables.migrations
+    recorded = (
+        migrations.insert()
+        .inline()
+        .values(version=bindparam("version", type_=Integer), name=bindparam("name", type_=Text), applied_at=basis.now)
+    )
+    yield Statement(recorded, {"version": migration.version, "name": migration.name})
+
+
+def _version(basis: Basis, *, span: Span) -> Op[int]:
+    present = basis.dialect.tables_present(basis.tables)
+    found = yield Statement(present.sql, present.params, span=span)
+    names = {row[0] for row in found.rows}
+    migrations = basis.tables.migrations
+    if migrations.name not in names:
+        ours = sorted(table.name for table in basis.tables.all if table.name in names)
+        if ours:
+            raise SchemaConflict(basis.tables.name, tuple(ours))
+        return 0
+    newest = yield Statement(select(func.coalesce(func.max(migrations.c.version), 0)))
+    version: int = newest.rows[0][0]
+    return version
+
+
+def _prepare_schema(basis: Basis, version: int) -> Op[None]:
+    look = basis.dialect.schema_present(basis.tables.name)
+    if look is None:
+        return
+    found = yield look
+    is_present, may_create, role = found.rows[0]
+    if not may_create:
+        behind = SchemaBehind(basis.tables.name, version, LATEST)
+        behind.add_note(f"The role {role!r} may not create tables there; migrate as the role that owns them.")
+        raise behind
+    if not is_present:
+        yield Statement(CreateSchema(basis.tables.name))
+
+
+def _bookkeeping(basis: Basis) -> Table:
+    migrations = basis.tables.migrations
+    return Table(
+        migrations.name,
+        MetaData(schema=migrations.schema),
+        Column("version", Integer, primary_key=True, autoincrement=False),
+        Column("name", Text, nullable=False),
+        Column("applied_at", BigInteger, nullable=False),
+    )

@@ -1,0 +1,93 @@
+"""The store: every verb of the port, put together from the groups of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from outlast.model.ids import RunId, WorkerId
+from outlast.model.run import StopKind
+from outlast.ports.operation import Op
+from outlast.ports.store import (
+    Batch,
+    Claim,
+    ClaimRequest,
+    FlushOutcome,
+    Lease,
+    NewRun,
+    NewSignal,
+    Outcome,
+    Renewal,
+    RunDetails,
+    RunFilter,
+    SignalOutcome,
+    StartOutcome,
+    StopOutcome,
+    StoredRun,
+)
+from outlast.stores.basis import Basis
+from outlast.stores.claiming import Claiming
+from outlast.stores.flushed import Flushed
+from outlast.stores.inspecting import Inspecting
+from outlast.stores.journal import Journal
+from outlast.stores.rows.flushing import FlushByRow
+from outlast.stores.rows.sending import SendByRow
+from outlast.stores.rows.starting import StartByRow
+from outlast.stores.runs import Runs
+from outlast.stores.workers import Workers
+
+
+class SqlStore:
+    """`outlast.ports.store.Store` over one installation. It holds statements only, so any number of threads may use it."""
+
+    def __init__(self, basis: Basis) -> None:
+        journal = Journal(basis)
+        self._runs = Runs(basis, journal)
+        self._inspecting = Inspecting(basis)
+        self._workers = Workers(basis)
+        self._claiming = Claiming(basis, journal)
+        self._flushed = Flushed(basis)
+        self._starting = StartByRow(basis)
+        self._sending = SendByRow(basis)
+        self._flushing = FlushByRow(basis, journal)
+
+    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
+        return self._starting.start(runs)
+
+    def get(self, run_id: RunId, *, journal: bool) -> Op[RunDetails | None]:
+        return self._runs.get(run_id, journal=journal)
+
+    def list(self, wanted: RunFilter) -> Op[tuple[StoredRun, ...]]:
+        return self._inspecting.list(wanted)
+
+    def outcomes(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, Outcome]]:
+        return self._runs.outcomes(run_ids)
+
+    def request_stop(self, run_id: RunId, kind: StopKind, failure: str) -> Op[StopOutcome | None]:
+        return self._runs.request_stop(run_id, kind, failure)
+
+    def send(self, signals: Sequence[NewSignal]) -> Op[tuple[SignalOutcome, ...]]:
+        return self._sending.send(signals)
+
+    def register(self, worker: WorkerId, *, lease_us: int, host: str) -> Op[Lease]:
+        return self._workers.register(worker, lease_us=lease_us, host=host)
+
+    def renew(self, lease: Lease, *, lease_us: int) -> Op[Renewal]:
+        return self._workers.renew(lease, lease_us=lease_us)
+
+    def retire(self, lease: Lease) -> Op[int]:
+        return self._workers.retire(lease)
+
+    def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
+        return self._workers.disown(lease, held)
+
+    def reap(self) -> Op[int]:
+        return self._workers.reap()
+
+    def claim(self, request: ClaimRequest) -> Op[Claim]:
+        return self._claiming.claim(request)
+
+    def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
+        return self._flushing.flush(lease, batch)
+
+    def flushed(self, lease: Lease, batch: Batch) -> Op[bool]:
+        return self._flushed.flushed(lease, batch)

@@ -1,0 +1,168 @@
+"""Statements on workers' leases. Workers go by their key, their runs by the index on `owner` (owned runs only)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Delete,
+    Integer,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    delete,
+    literal,
+    select,
+    update,
+)
+
+from outlast.errors import LeaseLost
+from outlast.model.ids import RunId, WorkerId
+from outlast.ports.operation import Op, Statement
+from outlast.ports.store import Lease, Renewal
+from outlast.stores.basis import Basis
+from outlast.stores.runs import stop_of
+
+
+class Workers:
+    """Leases: made, renewed, given up, taken over."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        dialect, runs, workers, now = basis.dialect, basis.tables.runs, basis.tables.workers, basis.now
+        until = now + bindparam("lease_us", type_=BigInteger)
+        self._register = dialect.insert_if_absent(workers).values(
+            id=bindparam("worker", type_=Text),
+            epoch=literal(1, Integer),
+            lease_until=until,
+            started_at=now,
+            host=bindparam("host", type_=Text),
+        )
+        self._renew: Update = update(workers).where(is_leased(basis)).values(lease_until=until)
+        self._stops: Select[Any] = (
+            select(now, runs.c.id, runs.c.stop_kind, runs.c.stop_reason, runs.c.stop_at)
+            .select_from(workers.outerjoin(runs, (runs.c.owner == workers.c.id) & runs.c.stop_kind.is_not(None)))
+            .where(is_leased(basis))
+        )
+        self._fence: Select[Any] = fence(basis, now)
+        self._end: Delete = delete(workers).where(is_leased(basis))
+        self._over: Select[Any] = (
+            select(workers.c.id).where(workers.c.lease_until <= now).order_by(workers.c.id).with_for_update()
+        )
+        self._forget: Delete = delete(workers).where(dialect.is_among(workers.c.id, "owners"))
+        self._orphans: Select[Any] = (
+            select(runs.c.owner)
+            .where(runs.c.owner.is_not(None), ~select(workers.c.id).where(workers.c.id == runs.c.owner).exists())
+            .distinct()
+        )
+        owned = dialect.is_among(runs.c.owner, "owners")
+        self._owned: Select[Any] = select(runs.c.id).where(owned).order_by(runs.c.id).with_for_update()
+        self._hand_back = _hand_back(basis, owned)
+        self._told: Select[Any] = select(dialect.notice(basis.tables, literal("ready", Text)))
+
+    def register(self, worker: WorkerId, *, lease_us: int, host: str) -> Op[Lease]:
+        # Ids are new for each process start, so an existing row is this call's own, written before its answer was lost.
+        yield Statement(self._register, {"worker": worker, "lease_us": lease_us, "host": host})
+        return Lease(worker, epoch=1)
+
+    def renew(self, lease: Lease, *, lease_us: int) -> Op[Renewal]:
+        renewed = yield Statement(self._renew, {**leased(lease), "lease_us": lease_us})
+        if renewed.affected != 1:
+            raise lease_lost(lease)
+        found = yield Statement(self._stops, leased(lease))
+        stops = [(RunId(row[1]), stop_of(row[2], row[3], row[4])) for row in found.rows if row[1] is not None]
+        return Renewal(found.rows[0][0], tuple((run_id, stop) for run_id, stop in stops if stop is not None))
+
+    def retire(self, lease: Lease) -> Op[int]:
+        ended = yield Statement(self._end, leased(lease))
+        if ended.affected != 1:
+            raise lease_lost(lease)
+        return (yield from self._give([lease.worker], lapses=0))
+
+    def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
+        proven = yield Statement(self._fence, leased(lease))
+        if not proven.rows:
+            raise lease_lost(lease)
+        return (yield from self._give([lease.worker], lapses=0, held=held))
+
+    def reap(self) -> Op[int]:
+        # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next
+        # one finds no row. A worker that renewed meanwhile no longer matches and is left out. On SQLite the transaction
+        # itself excludes others. Held by tests/race/test_fence.py.
+        over = yield Statement(self._over)
+        ended = [row[0] for row in over.rows]
+        if ended:
+            yield Statement(self._forget, {"owners": self._basis.dialect.listed(ended)})
+        # Owners are named, not "whoever has no row": a run may change hands while its row's lock is waited for, and its
+        # new owner's row may be younger than what this statement sees. A worker's id is never used again.
+        orphans = yield Statement(self._orphans)
+        owners = sorted({*ended, *(row[0] for row in orphans.rows)})
+        return (yield from self._give(owners, lapses=1)) if owners else 0
+
+    def _give(self, owners: Sequence[str], *, lapses: int, held: Sequence[RunId] = ()) -> Op[int]:
+        """Make the owners' runs claimable, but for those in `held`."""
+        dialect = self._basis.dialect
+        # Rows are locked by id before they are changed, as everyone does; a sender may be waking some of them.
+        owned = yield Statement(self._owned, {"owners": dialect.listed(owners)})
+        kept = set(held)
+        run_ids = [row[0] for row in owned.rows if row[0] not in kept]
+        if not run_ids:
+            return 0
+        given = yield Statement(
+            self._hand_back, {"owners": dialect.listed(owners), "run_ids": dialect.listed(run_ids), "lapsed": lapses}
+        )
+        yield Statement(self._told)
+        return given.affected
+
+
+def _hand_back(basis: Basis, owned: ColumnElement[bool]) -> Update:
+    runs = basis.tables.runs
+    return (
+        update(runs)
+        .where(basis.dialect.is_among(runs.c.id, "run_ids"), owned)
+        .values(
+            owner=None,
+            ready=1,
+            due_at=basis.now,
+            lapses=runs.c.lapses + bindparam("lapsed", type_=Integer),
+            updated_at=basis.now,
+        )
+    )
+
+
+def is_leased(basis: Basis) -> ColumnElement[bool]:
+    """Return "this worker still has this epoch"; its parameters are those of `leased`."""
+    workers = basis.tables.workers
+    return (workers.c.id == bindparam("worker", type_=Text)) & (workers.c.epoch == bindparam("epoch", type_=Integer))
+
+
+def leased(lease: Lease) -> dict[str, object]:
+    """Return the parameters of `is_leased`."""
+    return {"worker": lease.worker, "epoch": lease.epoch}
+
+
+def fence(basis: Basis, *columns: ColumnElement[Any]) -> Select[Any]:
+    """Return the proof of a lease: a row exactly while it holds, locked so that nobody ends it before we commit.
+
+    The lock is shared and does not conflict with a renewal, which is an ordinary update of columns outside the key; ending
+    a lease locks the row for update or deletes it, and therefore waits. Held by tests/race/test_fence.py.
+    """
+    workers = basis.tables.workers
+    return (
+        select(*columns)
+        .select_from(workers)
+        .where(is_leased(basis))
+        .with_for_update(read=True, key_share=True, of=workers)
+    )
+
+
+def lease_lost(lease: Lease) -> LeaseLost:
+    """Return the error of a worker whose lease was taken over."""
+    return LeaseLost(
+        f"The lease of worker {lease.worker!r} was taken over. Nothing of this write was recorded; its runs go on with "
+        "another worker, and this one registers again under a new id."
+    )
