@@ -26,6 +26,10 @@ class LocalWorker(Protocol):
         cancel it when it is no longer wanted."""
         ...
 
+    def holds(self, run_id: RunId) -> bool:
+        """Say whether the run has a turn here now: then nobody else records its end, and `watch` tells."""
+        ...
+
     def wake(self) -> None:
         """Look for due runs now. Safe from any thread."""
         ...
