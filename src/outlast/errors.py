@@ -23,7 +23,8 @@ OutlastError
 │   │   │   └── RunTerminated
 │   │   ├── RunTimedOut
 │   │   └── CompensationFailed
-│   └── ResultTimeout              the run goes on; only the waiting ended (also a TimeoutError)
+│   ├── ResultTimeout              the run goes on; only the waiting ended (also a TimeoutError)
+│   └── AppClosed                  the run goes on; the app was closed while the call waited
 ├── Inside a workflow
 │   ├── WorkflowFailed             raised by `ctx.fail`
 │   ├── StepFailed                 a step gave up; `cause` says why
@@ -224,6 +225,14 @@ class ResultTimeout(OutlastError, TimeoutError):
         super().__init__(f"Run {run_id!r} had not ended after {timeout}. It goes on; ask again for its result.")
         self.run_id = run_id
         self.timeout = timeout
+
+
+class AppClosed(OutlastError):
+    """The app was closed while this call waited for a run's end. The run goes on, wherever a worker is."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere.")
+        self.run_id = run_id
 
 
 class WorkflowFailed(OutlastError):

@@ -1,0 +1,426 @@
+"""An application: its database, its workflows, its worker and the verbs. The only place that names a concrete store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack, overload
+
+from outlast.client.access import Access, Local
+from outlast.client.blocking import BlockingClient
+from outlast.client.calls import MISSING, Calls
+from outlast.client.catalog import Catalog
+from outlast.client.client import Client
+from outlast.client.handle import Handle, Handles
+from outlast.client.options import AwaitedStart, OneStart
+from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, workflow_of
+from outlast.errors import DefinitionError, InvalidArgument
+from outlast.model.durations import Duration
+from outlast.model.options import Retry, WorkerOptions
+from outlast.model.run import Page, Run, Status, StopReceipt
+from outlast.model.signal import Signal, SignalReceipt
+from outlast.ports.clock import Clock
+from outlast.stores.databases.opening import open_database
+from outlast.worker.worker import Worker
+
+I = TypeVar("I")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
+O = TypeVar("O")  # noqa: E741
+P = TypeVar("P")
+
+_DEFAULT_RETRY: Final = Retry()
+
+
+class Outlast:
+    """Run workflows durably, in the database you have.
+
+    An `Outlast` is a value: it belongs to no module and no thread, several live side by side, and making one touches
+    nothing outside. `async with app` connects and runs a worker in this process until the block ends; the verbs also work
+    without it, connecting when first needed, but then nothing executes runs here.
+
+    database: a URL (`postgresql://host/db`, `sqlite:///file.db`, `sqlite://` for one in memory) or an SQLAlchemy engine.
+        Default `sqlite:///outlast.db`, because it needs nothing.
+    workflows: what this process can start and execute: functions, instances of classes, or classes made without arguments.
+    worker: True (the default) runs one with the default options, `WorkerOptions(...)` with these; False runs none.
+    retry: how steps that say nothing are retried. Default 3 attempts, 1 s apart, doubling.
+    schema: PostgreSQL's schema for the tables of outlast; on SQLite their prefix, with `_`. Default "outlast".
+    migrate: whether opening brings the tables up to date. Default: yes, unless `OUTLAST_ENV=production` is set, where many
+        processes start at once and the deploy migrates.
+    clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
+
+    Wrong arguments are refused here, not when the first run fails at night: DefinitionError for the workflows,
+    InvalidArgument for the rest.
+
+    >>> import asyncio
+    >>> from outlast import Context, Outlast, step, workflow
+    >>> @step
+    ... async def greet(name: str) -> str:
+    ...     return f"Hello, {name}!"
+    >>> @workflow("hello")
+    ... async def hello(ctx: Context, name: str) -> str:
+    ...     return await greet(name)
+    >>> async def main() -> None:
+    ...     async with Outlast("sqlite://", workflows=[hello]) as app:
+    ...         run = await app.start(hello, "Ada")
+    ...         print(await run.result())
+    >>> asyncio.run(main())
+    Hello, Ada!
+
+    Versionadded: 0.1
+    """
+
+    def __init__(
+        self,
+        database: object = "sqlite:///outlast.db",
+        *,
+        workflows: Iterable[object] = (),
+        worker: bool | WorkerOptions = True,
+        retry: Retry = _DEFAULT_RETRY,
+        schema: str = "outlast",
+        migrate: bool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(retry, Retry):
+            raise InvalidArgument(f"Outlast(retry=...) is a Retry(...); {retry!r} is not.")
+        self._catalog = Catalog(_executable(declared) for declared in workflows)
+        self._database = open_database(database, schema=schema, clock=clock)
+        self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)
+        self._calls = Calls(self._database.store, self._catalog)
+        self._client = Client(self._access, self._calls)
+        self._worker = Worker(
+            self._database,
+            {(workflow.name, workflow.version): workflow for workflow in self._catalog},
+            _worker_options(worker),
+            retry,
+            clock,
+        )
+        self._has_worker = worker is not False
+        self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"<Outlast with {len(list(self._catalog))} workflows>"
+
+    # Its life.
+
+    async def __aenter__(self) -> Self:
+        """Connect, see to the tables and start the worker. Raises SchemaBehind and DatabaseUnavailable."""
+        await self._open(with_worker=self._has_worker)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hand running runs back (see `WorkerOptions.shutdown_timeout`) and disconnect."""
+        await self.close()
+
+    @asynccontextmanager
+    async def lifespan(self, api: object = None) -> AsyncIterator[None]:  # noqa: ARG002 -- ASGI passes itself  # noqa: ARG002 -- ASGI passes the application
+        """Be open for as long as a web application serves: `FastAPI(lifespan=app.lifespan)`.
+
+        In a lifespan of your own: `async with app.lifespan(api): yield`.
+        """
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Self]:
+        """Be open with a worker, also when this app was made with `worker=False`: what `outlast worker` does."""
+        await self._open(with_worker=True)
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Do what leaving `async with` does, for an app that verbs opened by themselves. May be called again."""
+        try:
+            if self._is_open:
+                await self._worker.stop()
+        finally:
+            self._access.local = None
+            self._is_open = False
+            try:
+                await self._client.close()
+            finally:
+                self._access.forget()
+                await self._database.close()
+
+    async def migrate(self) -> tuple[int, ...]:
+        """Bring the tables up to date; return the versions applied, none when nothing was to do.
+
+        Takes a lock in the database: however many processes call it at once, each migration is applied once.
+
+        >>> app = Outlast("sqlite://")
+        >>> await app.migrate()
+        (1,)
+        """
+        try:
+            return await self._database.migrate()
+        finally:
+            if not self._is_open:
+                await self.close()
+
+    async def drain(self) -> int:
+        """Run everything that is due until nothing is; return how many turns were begun. For tests, and worker=False.
+
+        Steps that run are waited for; runs that are due later stay as they are.
+        """
+        await self._access.ready()
+        return await self._worker.drain()
+
+    @cached_property
+    def blocking(self) -> BlockingClient:
+        """The same verbs for code that does not await: scripts, threads, Flask, Django.
+
+        Needs no `async with`: it connects when first used, and `app.blocking.close()` disconnects. On a thread whose event
+        loop is running its verbs raise WrongColour.
+
+        >>> app = Outlast("sqlite://", workflows=[hello])
+        >>> app.blocking.start(hello, "Ada", id="hello-ada").created
+        True
+        >>> app.blocking.close()
+        """
+        return BlockingClient(self._access, self._calls)
+
+    # How a run begins.
+
+    @overload
+    async def start(self, workflow: AnyWorkflowAlone[O], **options: Unpack[OneStart]) -> Handle[O]: ...
+    @overload
+    async def start(self, workflow: AnyWorkflow[I, O], input: I, **options: Unpack[OneStart]) -> Handle[O]: ...
+    async def start(
+        self,
+        workflow: object,
+        input: object = MISSING,
+        *,
+        id: str | None = None,
+        tx: object = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+    ) -> Handle[Any]:
+        """Start a run and return its handle, once the run is durable.
+
+        id: names this piece of work for ever. When it exists already, with the same workflow and an equal input, its handle
+            comes back with `created` False, whatever its status; with anything else RunIdConflict is raised. Default: a new
+            id; inside a step one that every attempt of the step makes again, so that a repeated step starts nothing twice.
+        tx: your open transaction (SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, asyncpg, sqlite3): the
+            run begins when it commits, and never existed when it does not.
+        timeout: how long the run may take in all; default the workflow's. It is then stopped and undone.
+        priority: 0 (the default) to 2,097,151; of the runs that are due, smaller ones go first.
+        version: default the highest one registered here.
+
+        Raises UnknownWorkflow, InvalidArgument, ValueNotStorable and RunIdConflict, having written nothing. Safe to repeat
+        with the same id when the answer got lost.
+
+        >>> handle = await app.start(hello, "Ada", id="hello-ada")
+        >>> handle.created, (await app.start(hello, "Ada", id="hello-ada")).created
+        (True, False)
+        """
+        return await self._client.start(
+            workflow, input, id=id, tx=tx, timeout=timeout, priority=priority, version=version
+        )
+
+    async def start_many(
+        self,
+        workflow: AnyWorkflow[I, O],
+        inputs: Iterable[I],
+        *,
+        ids: Sequence[str] | None = None,
+        tx: object = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+    ) -> Handles[O]:
+        """Start a run for each input, all in one transaction, and return their handles in the same order.
+
+        Much faster than as many single starts. `ids` names them one by one; one conflict among them starts none (with
+        `tx`, roll it back then). Otherwise as `start`.
+
+        >>> handles = await app.start_many(hello, ["Ada", "Grace"], ids=["hello-1", "hello-2"])
+        >>> [handle.id for handle in handles]
+        ['hello-1', 'hello-2']
+        """
+        return await self._client.start_many(
+            workflow, inputs, ids=ids, tx=tx, timeout=timeout, priority=priority, version=version
+        )
+
+    @overload
+    async def start_and_wait(self, workflow: AnyWorkflowAlone[O], **options: Unpack[AwaitedStart]) -> O: ...
+    @overload
+    async def start_and_wait(self, workflow: AnyWorkflow[I, O], input: I, **options: Unpack[AwaitedStart]) -> O: ...
+    async def start_and_wait(
+        self,
+        workflow: object,
+        input: object = MISSING,
+        *,
+        id: str | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+        wait: Duration | None = None,
+    ) -> Any:
+        """Start a run and return its output: `start`, then `result(timeout=wait)`.
+
+        Takes no transaction: the run begins when that commits, and until then there is nothing to wait for.
+
+        >>> await app.start_and_wait(hello, "Ada", wait="10s")
+        'Hello, Ada!'
+        """
+        return await self._client.start_and_wait(
+            workflow, input, id=id, timeout=timeout, priority=priority, version=version, wait=wait
+        )
+
+    # How a run is spoken to.
+
+    @overload
+    async def signal(
+        self, signal: Signal[None], *, key: str | None = None, id: str | None = None, tx: object = None
+    ) -> SignalReceipt: ...
+    @overload
+    async def signal(
+        self, signal: Signal[P], payload: P, *, key: str | None = None, id: str | None = None, tx: object = None
+    ) -> SignalReceipt: ...
+    async def signal(
+        self,
+        signal: Signal[Any],
+        payload: object = MISSING,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        tx: object = None,
+    ) -> SignalReceipt:
+        """Send a signal to whichever runs wait, or will wait, for its name and key, and were started before it.
+
+        key: which line of this signal; None, "" and every other text are different lines.
+        id: sent again under the same id, the signal is not stored twice (`created` is then False); with another key it is
+            SignalIdConflict. Default: a new id; inside a step one that every attempt of the step makes again.
+        tx: as with `start`. The line of this name and key is held until your transaction ends; on PostgreSQL it must be
+            READ COMMITTED (IsolationRefused otherwise).
+
+        Raises InvalidArgument and ValueNotStorable, having written nothing.
+
+        >>> approved = Signal("order.approved", str)
+        >>> (await app.signal(approved, "by Ada", key="o-1")).woken
+        0
+        """
+        return await self._client.signal(signal, payload, key=key, id=id, tx=tx)
+
+    async def cancel(self, id: str, reason: str = "Cancelled.", *, tx: object = None) -> StopReceipt:
+        """Ask a run to stop, and to undo what it did since its last `ctx.commit`.
+
+        The first request counts: `accepted` is False when the run had ended, was undoing already or had been asked before.
+        A step that runs is waited for. Raises RunNotFound.
+
+        >>> handle = await app.start(hello, "Ada")
+        >>> (await app.cancel(handle.id, "Ada called")).accepted
+        True
+        """
+        return await self._client.cancel(id, reason, tx=tx)
+
+    async def terminate(self, id: str, reason: str = "Terminated.", *, tx: object = None) -> StopReceipt:
+        """End a run where it stands, without undoing anything; also one that is being undone. Raises RunNotFound.
+
+        A step that runs is waited for. `accepted` is False when the run had ended or was terminated before.
+        """
+        return await self._client.terminate(id, reason, tx=tx)
+
+    # What is known about runs.
+
+    async def result(self, id: str, *, timeout: Duration | None = None) -> Any:  # noqa: ANN401 -- only the run knows its type
+        """Wait for a run's end and return its output, as its type where its workflow is registered.
+
+        timeout: how long to wait, in real time; default for ever. When it passes ResultTimeout is raised and the run goes
+        on: ask again. Cancelling the call changes nothing about the run either.
+
+        Raises RunNotFound; and when the run did not complete RunFailed, or the kind of it that tells why: RunCancelled,
+        RunTerminated, RunTimedOut, CompensationFailed.
+        """
+        return await self._client.result(id, timeout=timeout)
+
+    async def get(self, id: str, *, journal: bool = False) -> Run | None:
+        """Return what is known about a run, with every entry of its journal when asked; None when there is no such run.
+
+        Values that cannot be read do not hide the run: `Run.unreadable` says which, and why.
+        """
+        return await self._client.get(id, journal=journal)
+
+    async def list(
+        self,
+        *,
+        status: Status | str | Iterable[Status | str] | None = None,
+        workflow: AnyWorkflow[Any, Any] | AnyWorkflowAlone[Any] | str | None = None,
+        version: int | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of runs, oldest first: at most `limit` (1 to 1,000), beginning after `cursor`.
+
+        Filters that are not passed do not filter. Bounds of time are aware datetimes, `created_after` included and
+        `created_before` not. Pages do not drift: a run started meanwhile comes on a later page.
+
+        >>> page = await app.list(status="completed", limit=10)
+        >>> page.cursor is None
+        True
+        """
+        return await self._client.list(
+            status=status,
+            workflow=workflow,
+            version=version,
+            created_after=created_after,
+            created_before=created_before,
+            limit=limit,
+            cursor=cursor,
+        )
+
+    async def _open(self, *, with_worker: bool) -> None:
+        if self._is_open:
+            raise DefinitionError("This Outlast is open already; close it before it is opened again.")
+        self._is_open = True
+        try:
+            for workflow in self._catalog:
+                _check_types(workflow)
+            await self._access.ready()
+            if with_worker:
+                await self._worker.start()
+                self._access.local = Local(self._worker, asyncio.get_running_loop())
+        except BaseException:
+            await self.close()
+            raise
+
+
+def _executable(declared: object) -> Workflow[Any, Any]:
+    """Return the workflow with an instance to run on, made here when a class needs nothing for one."""
+    workflow = workflow_of(declared)
+    if workflow.is_bound or not isinstance(declared, type):
+        return workflow
+    try:
+        return workflow.bind(declared())
+    except TypeError as error:
+        raise DefinitionError(
+            f"{declared.__qualname__} cannot be made without arguments ({error}). "
+            f"Pass an instance of it: Outlast(workflows=[{declared.__qualname__}(...)])."
+        ) from error
+
+
+def _check_types(workflow: Workflow[Any, Any]) -> None:
+    """Look its types up now: they raise DefinitionError here rather than in the first run."""
+    _ = workflow.input_shape, workflow.output_shape
+
+
+def _worker_options(worker: bool | WorkerOptions) -> WorkerOptions:
+    if isinstance(worker, WorkerOptions):
+        return worker
+    if isinstance(worker, bool):
+        return WorkerOptions()
+    raise InvalidArgument(f"Outlast(worker=...) is True, False or WorkerOptions(...); {worker!r} is not.")
+
+
+def _migrates_by_itself() -> bool:
+    return os.environ.get("OUTLAST_ENV") != "production"

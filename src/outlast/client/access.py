@@ -1,0 +1,134 @@
+"""The way to the database, ready when first needed, and to the worker of this process, if there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from outlast.client.commits import after_commit
+from outlast.errors import SchemaBehind
+from outlast.model.ids import RunId
+from outlast.ports.database import Database
+from outlast.ports.local import LocalWorker
+from outlast.ports.store import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The worker of this process and the loop it works on."""
+
+    worker: LocalWorker
+    loop: asyncio.AbstractEventLoop
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function on the worker's loop, from any thread; not at all when that loop is closed."""
+        try:
+            self.loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return
+
+
+class Access:
+    """Both clients' way out. Safe from any thread and from any number of event loops.
+
+    The tables are checked (and brought up to date, where `migrates`) until they were found to be right once. A failure is
+    not kept: the next call looks again, so nobody has to restart after a migration.
+    """
+
+    def __init__(self, database: Database, *, migrates: bool) -> None:
+        self.database = database
+        self.migrates = migrates
+        self.local: Local | None = None
+        self._is_ready = False
+        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        self._blocking_lock = threading.Lock()
+
+    async def ready(self) -> None:
+        """Return once the database can be used. Raises SchemaBehind and DatabaseUnavailable."""
+        if self._is_ready:
+            return
+        loop = asyncio.get_running_loop()
+        async with self._locks.setdefault(loop, asyncio.Lock()):
+            if not self._is_ready:
+                await self.database.open()
+                try:
+                    # Looking first is cheaper, and needs no lock that a caller's open transaction might hold.
+                    await self.database.check_schema()
+                except SchemaBehind:
+                    if not self.migrates:
+                        raise
+                    await self.database.migrate()
+                self._is_ready = True
+        self._locks.pop(loop, None)
+
+    def ready_blocking(self) -> None:
+        """The same, blocking."""
+        if self._is_ready:
+            return
+        with self._blocking_lock:
+            if not self._is_ready:
+                try:
+                    self.database.check_schema_blocking()
+                except SchemaBehind:
+                    if not self.migrates:
+                        raise
+                    self.database.migrate_blocking()
+                self._is_ready = True
+
+    def forget(self) -> None:
+        """Look at the tables again before the next call: the database was closed, and one in memory went with it."""
+        self._is_ready = False
+
+    def worker_here(self) -> LocalWorker | None:
+        """Return this process's worker when it works on the running loop: only there its methods may be called."""
+        local = self.local
+        return local.worker if local is not None and local.loop is asyncio.get_running_loop() else None
+
+    def wake(self, tx: object = None) -> None:
+        """Have the worker of this process look for due runs: now, or when the caller's transaction has committed."""
+        local = self.local
+        if local is None:
+            return
+        if tx is None:
+            local.worker.wake()
+        else:
+            after_commit(tx, local.worker.wake)
+
+    def stop_requested(self, run_id: RunId, tx: object = None) -> None:
+        """Have the worker of this process look at a stop request, once it is committed."""
+        local = self.local
+        if local is None:
+            return
+
+        def look() -> None:
+            local.worker.stop_requested(run_id)
+            local.worker.wake()
+
+        if tx is None:
+            local.call(look)
+        else:
+            after_commit(tx, lambda: local.call(look))
+
+    @contextmanager
+    def watching(self, run_id: RunId, told: threading.Event) -> Iterator[None]:
+        """Set `told` when the worker of this process records the run's end; for a thread other than the worker's."""
+        local = self.local
+        if local is None:
+            yield
+            return
+        watched: list[asyncio.Future[Outcome]] = []
+
+        def watch() -> None:
+            future = local.worker.watch(run_id)
+            future.add_done_callback(lambda _: told.set())
+            watched.append(future)
+
+        local.call(watch)
+        try:
+            yield
+        finally:
+            local.call(lambda: [future.cancel() for future in watched])

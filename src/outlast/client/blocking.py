@@ -1,0 +1,204 @@
+"""The verbs, blocking: for scripts, threads and frameworks that do not await. What each of them means is in `calls`.
+
+The signatures are those of `client`. Held by tests/house/test_colours.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar, Unpack, overload
+
+from outlast.client.access import Access
+from outlast.client.calls import MISSING, Call, Calls, wait_limit
+from outlast.client.endings import ending_blocking
+from outlast.client.handle import BlockingHandle, BlockingHandles
+from outlast.client.options import AwaitedStart, OneStart
+from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone
+from outlast.errors import WrongColour
+from outlast.model import ids as id_rules
+from outlast.model.durations import Duration
+from outlast.model.ids import RunId
+from outlast.model.run import Page, Run, Status, StopKind, StopReceipt
+from outlast.model.signal import Signal, SignalReceipt
+from outlast.ports.store import Outcome
+
+I = TypeVar("I")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
+O = TypeVar("O")  # noqa: E741
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """The verbs of `Outlast`, which documents them, for threads without a running event loop.
+
+    Calling one where a loop runs raises WrongColour: it would stop that loop, and wait for ever if the worker is on it.
+    Safe from any number of threads.
+    """
+
+    def __init__(self, access: Access, calls: Calls) -> None:
+        self._access = access
+        self._calls = calls
+
+    @overload
+    def start(self, workflow: AnyWorkflowAlone[O], **options: Unpack[OneStart]) -> BlockingHandle[O]: ...
+    @overload
+    def start(self, workflow: AnyWorkflow[I, O], input: I, **options: Unpack[OneStart]) -> BlockingHandle[O]: ...
+    def start(
+        self,
+        workflow: object,
+        input: object = MISSING,
+        *,
+        id: str | None = None,
+        tx: object = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+    ) -> BlockingHandle[Any]:
+        """See `Outlast.start`."""
+        start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
+        outcome = self._perform("start", self._calls.start_alone(start), tx)
+        self._access.wake(tx)
+        # A repeat after a lost reply finds what the first try wrote; an id made for this call was nobody else's.
+        return BlockingHandle(self, replace(outcome, created=True) if start.is_new else outcome)
+
+    def start_many(
+        self,
+        workflow: AnyWorkflow[I, O],
+        inputs: Iterable[I],
+        *,
+        ids: Sequence[str] | None = None,
+        tx: object = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+    ) -> BlockingHandles[O]:
+        """See `Outlast.start_many`."""
+        call = self._calls.start_many(workflow, inputs, ids=ids, timeout=timeout, priority=priority, version=version)
+        outcomes = self._perform("start_many", call, tx)
+        self._access.wake(tx)
+        return [BlockingHandle(self, outcome) for outcome in outcomes]
+
+    @overload
+    def start_and_wait(self, workflow: AnyWorkflowAlone[O], **options: Unpack[AwaitedStart]) -> O: ...
+    @overload
+    def start_and_wait(self, workflow: AnyWorkflow[I, O], input: I, **options: Unpack[AwaitedStart]) -> O: ...
+    def start_and_wait(
+        self,
+        workflow: object,
+        input: object = MISSING,
+        *,
+        id: str | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        version: int | None = None,
+        wait: Duration | None = None,
+    ) -> Any:
+        """See `Outlast.start_and_wait`."""
+        wait_limit(wait)
+        start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
+        outcome = self._perform("start_and_wait", self._calls.start_alone(start))
+        self._access.wake()
+        return self.result(outcome.id, timeout=wait)
+
+    def result(self, id: str, *, timeout: Duration | None = None) -> Any:  # noqa: ANN401 -- only the run knows its type
+        """See `Outlast.result`."""
+        run_id, limit = id_rules.run_id(id), wait_limit(timeout)
+        outcome = ending_blocking(run_id, self._look, self._access, limit)
+        return self._calls.result(run_id, outcome)
+
+    @overload
+    def signal(
+        self, signal: Signal[None], *, key: str | None = None, id: str | None = None, tx: object = None
+    ) -> SignalReceipt: ...
+    @overload
+    def signal(
+        self, signal: Signal[P], payload: P, *, key: str | None = None, id: str | None = None, tx: object = None
+    ) -> SignalReceipt: ...
+    def signal(
+        self,
+        signal: Signal[Any],
+        payload: object = MISSING,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        tx: object = None,
+    ) -> SignalReceipt:
+        """See `Outlast.signal`."""
+        receipt = self._perform("signal", self._calls.signal(signal, payload, key=key, id=id), tx)
+        if receipt.woken:
+            self._access.wake(tx)
+        return receipt
+
+    def cancel(self, id: str, reason: str = "Cancelled.", *, tx: object = None) -> StopReceipt:
+        """See `Outlast.cancel`."""
+        return self._stop("cancel", id, StopKind.CANCEL, reason, tx)
+
+    def terminate(self, id: str, reason: str = "Terminated.", *, tx: object = None) -> StopReceipt:
+        """See `Outlast.terminate`."""
+        return self._stop("terminate", id, StopKind.TERMINATE, reason, tx)
+
+    def get(self, id: str, *, journal: bool = False) -> Run | None:
+        """See `Outlast.get`."""
+        return self._perform("get", self._calls.get(id, journal=journal))
+
+    def list(
+        self,
+        *,
+        status: Status | str | Iterable[Status | str] | None = None,
+        workflow: AnyWorkflow[Any, Any] | AnyWorkflowAlone[Any] | str | None = None,
+        version: int | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """See `Outlast.list`."""
+        call = self._calls.page(
+            status=status,
+            workflow=workflow,
+            version=version,
+            created_after=created_after,
+            created_before=created_before,
+            limit=limit,
+            cursor=cursor,
+        )
+        return self._perform("list", call)
+
+    def migrate(self) -> tuple[int, ...]:
+        """See `Outlast.migrate`."""
+        _refuse_in_loop("migrate")
+        return self._access.database.migrate_blocking()
+
+    def close(self) -> None:
+        """Close the blocking side's connections. The next call opens new ones."""
+        self._access.database.close_blocking()
+        self._access.forget()
+
+    def _stop(self, verb: str, id: str, kind: StopKind, reason: str, tx: object) -> StopReceipt:
+        receipt = self._perform(verb, self._calls.stop(id, kind, reason), tx)
+        if receipt.accepted:
+            self._access.stop_requested(receipt.run_id, tx)
+        return receipt
+
+    def _look(self, run_id: RunId) -> Outcome | None:
+        return self._perform("result", self._calls.look([run_id]))[0]
+
+    def _perform(self, verb: str, call: Call[R, T], tx: object = None) -> T:
+        _refuse_in_loop(verb)
+        self._access.ready_blocking()
+        if tx is None:
+            return call.settle(self._access.database.run_blocking(call.make))
+        outcome = self._access.database.join_blocking(tx, call.make, read_committed=call.read_committed)
+        return call.settle(outcome)
+
+
+def _refuse_in_loop(verb: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WrongColour(verb)

@@ -1,0 +1,332 @@
+"""Each verb once: what it accepts, the operation it becomes, and what the operation's outcome means to the caller.
+
+Nothing here does I/O. The two clients run what these methods return, awaiting or blocking.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Any, Final, Generic, TypeVar
+
+from outlast.client.catalog import Catalog
+from outlast.client.identity import Ids, derived
+from outlast.client.paging import cursor_after, position_after
+from outlast.client.results import result_of, type_name
+from outlast.client.views import run_view
+from outlast.engine.definition import Workflow, workflow_of
+from outlast.engine.frames import current_step
+from outlast.errors import (
+    Failure,
+    InvalidArgument,
+    RunCancelled,
+    RunIdConflict,
+    RunNotFound,
+    RunTerminated,
+    SignalIdConflict,
+)
+from outlast.model import ids
+from outlast.model.durations import Duration, parse_duration, to_us
+from outlast.model.failures import encode_failure
+from outlast.model.ids import RunId
+from outlast.model.options import priority as checked_priority
+from outlast.model.run import Page, Run, Status, StopKind, StopReceipt
+from outlast.model.signal import Signal, SignalReceipt
+from outlast.model.times import to_instant
+from outlast.model.values import Shape
+from outlast.ports.database import MakeOp
+from outlast.ports.operation import Op
+from outlast.ports.store import (
+    NewRun,
+    NewSignal,
+    Outcome,
+    RunDetails,
+    RunFilter,
+    SignalOutcome,
+    StartOutcome,
+    StopOutcome,
+    Store,
+    StoredRun,
+)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+MOST_STARTS: Final = 1_000
+"""Runs that one statement creates; more are created by several in the same transaction."""
+MOST_LISTED: Final = 1_000
+LONGEST_REASON: Final = 10_000
+
+
+class Missing(Enum):
+    """What was not passed. None is a value like any other."""
+
+    VALUE = auto()
+
+
+MISSING: Final = Missing.VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R, T]):
+    """A verb, ready to run: `make` makes its operation, `settle` turns the outcome into the answer or an error."""
+
+    make: MakeOp[R]
+    settle: Callable[[R], T]
+    read_committed: bool = False
+    """True for what could be missed in a transaction that sees an old snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run to be started. `compares`: an existing run of that id must be the same work. `is_new`: nobody has the id yet."""
+
+    run: NewRun
+    shape: Shape[Any]
+    compares: bool
+    is_new: bool
+
+    def settle(self, outcome: StartOutcome) -> StartOutcome:
+        """Return what there is under the id now. Raises RunIdConflict when that is other work."""
+        if outcome.created or not self.compares:
+            return outcome
+        if outcome.workflow != self.run.workflow:
+            raise RunIdConflict(outcome.id, f"another workflow, {outcome.workflow!r}")
+        if not self.shape.same(outcome.input, self.run.input):
+            raise RunIdConflict(outcome.id, "another input")
+        return outcome
+
+
+class Calls:
+    """The verbs, for the workflows registered with one application."""
+
+    def __init__(self, store: Store, catalog: Catalog) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._ids = Ids()
+
+    # How a run begins.
+
+    def start(
+        self,
+        workflow: object,
+        value: object,
+        *,
+        id: str | None,
+        timeout: Duration | None,
+        priority: int,
+        version: int | None,
+    ) -> Start:
+        """Check and encode one start. Raises UnknownWorkflow, InvalidArgument and ValueNotStorable; writes nothing."""
+        chosen = self._catalog.find(_name_of(workflow), version)
+        step = current_step()
+        if id is not None:
+            run_id = ids.run_id(id)
+        elif step is not None:
+            run_id = RunId(derived(step.idempotency_key, f"start {chosen.name}", step.next_call()))
+        else:
+            run_id = self._ids.run()
+        run = NewRun(
+            id=run_id,
+            workflow=chosen.name,
+            version=chosen.version,
+            input=_encoded_input(chosen, value),
+            priority=checked_priority(priority),
+            timeout=_run_timeout(chosen, timeout),
+        )
+        return Start(run, chosen.input_shape, compares=id is not None, is_new=id is None and step is None)
+
+    def start_alone(self, start: Start) -> Call[tuple[StartOutcome, ...], StartOutcome]:
+        """Start one run in a transaction that it shares with nothing else of ours."""
+        return Call(lambda: self._store.start([start.run]), lambda outcomes: start.settle(outcomes[0]))
+
+    def start_many(
+        self,
+        workflow: object,
+        values: Iterable[object],
+        *,
+        ids: Sequence[str] | None,
+        timeout: Duration | None,
+        priority: int,
+        version: int | None,
+    ) -> Call[tuple[StartOutcome, ...], tuple[StartOutcome, ...]]:
+        """Check and encode many starts; one conflict among them undoes all that this transaction wrote."""
+        inputs = list(values)
+        names = list(ids) if ids is not None else [None] * len(inputs)
+        if len(names) != len(inputs):
+            raise InvalidArgument(f"ids must name every input: {len(names)} ids were given for {len(inputs)} inputs.")
+        if ids is not None and len(set(names)) != len(names):
+            raise InvalidArgument("ids must differ from each other; one of them stands there twice.")
+        starts = [
+            self.start(workflow, value, id=name, timeout=timeout, priority=priority, version=version)
+            for value, name in zip(inputs, names, strict=True)
+        ]
+
+        def make() -> Op[tuple[StartOutcome, ...]]:
+            outcomes = yield from self.create(tuple(start.run for start in starts))
+            return tuple(start.settle(outcome) for start, outcome in zip(starts, outcomes, strict=True))
+
+        return Call(make, lambda outcomes: outcomes)
+
+    def create(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
+        """Create any number of runs in one transaction, in statements of a bounded size. Ids may repeat."""
+        outcomes: tuple[StartOutcome, ...] = ()
+        for group in _groups(runs):
+            outcomes += yield from self._store.start(group)
+        return outcomes
+
+    # How a run is spoken to.
+
+    def signal(
+        self, signal: Signal[Any], payload: object, *, key: str | None, id: str | None
+    ) -> Call[tuple[SignalOutcome, ...], SignalReceipt]:
+        """Check and encode one signal. Raises InvalidArgument and ValueNotStorable; writes nothing."""
+        if not isinstance(signal, Signal):
+            raise InvalidArgument(f"signal must be a Signal(...), not {type(signal).__name__}.")
+        step = current_step()
+        if id is not None:
+            dedupe_id = ids.dedupe_id(id)
+        elif step is not None:
+            dedupe_id = derived(step.idempotency_key, f"signal {signal.name}", step.next_call())
+        else:
+            dedupe_id = self._ids.new()
+        topic = ids.topic(signal.name, ids.signal_key(key))
+        text = signal.shape.encode(None if payload is MISSING else payload, f"payload of signal {signal.name!r}")
+        new = NewSignal(signal.name, topic, dedupe_id, text)
+
+        def settle(outcomes: tuple[SignalOutcome, ...]) -> SignalReceipt:
+            (outcome,) = outcomes
+            if not outcome.created and outcome.topic != topic:
+                raise SignalIdConflict(signal.name, dedupe_id)
+            return SignalReceipt(dedupe_id, outcome.created, outcome.woken)
+
+        return Call(lambda: self._store.send([new]), settle, read_committed=True)
+
+    def stop(self, id: str, kind: StopKind, reason: str) -> Call[StopOutcome | None, StopReceipt]:
+        """Check a cancel or terminate."""
+        run_id = ids.run_id(id)
+        told = RunCancelled if kind is StopKind.CANCEL else RunTerminated
+        failure = encode_failure(Failure(type=type_name(told), message=_checked_reason(reason)))
+
+        def settle(outcome: StopOutcome | None) -> StopReceipt:
+            if outcome is None:
+                raise RunNotFound(run_id)
+            return StopReceipt(run_id, outcome.accepted, outcome.status)
+
+        return Call(lambda: self._store.request_stop(run_id, kind, failure), settle)
+
+    # What is known about runs.
+
+    def get(self, id: str, *, journal: bool) -> Call[RunDetails | None, Run | None]:
+        """Check a read of one run."""
+        run_id = ids.run_id(id)
+
+        def settle(details: RunDetails | None) -> Run | None:
+            return None if details is None else run_view(self._catalog, details)
+
+        return Call(lambda: self._store.get(run_id, journal=journal), settle)
+
+    def page(
+        self,
+        *,
+        status: Status | str | Iterable[Status | str] | None,
+        workflow: object,
+        version: int | None,
+        created_after: datetime | None,
+        created_before: datetime | None,
+        limit: int,
+        cursor: str | None,
+    ) -> Call[tuple[StoredRun, ...], Page]:
+        """Check a list's filters. One run more than asked for is read, to know whether a page follows."""
+        if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
+            raise InvalidArgument(f"limit is a whole number from 1 to {MOST_LISTED:,}; {limit!r} is not.")
+        wanted = RunFilter(
+            statuses=_statuses(status),
+            workflow=None if workflow is None else _name_of(workflow),
+            version=version,
+            created_after=None if created_after is None else to_instant(created_after, what="created_after"),
+            created_before=None if created_before is None else to_instant(created_before, what="created_before"),
+            limit=limit + 1,
+            after=None if cursor is None else position_after(cursor),
+        )
+
+        def settle(found: tuple[StoredRun, ...]) -> Page:
+            runs = tuple(run_view(self._catalog, RunDetails(run)) for run in found[:limit])
+            return Page(runs, cursor_after(found[limit - 1]) if len(found) > limit else None)
+
+        return Call(lambda: self._store.list(wanted), settle)
+
+    def look(self, run_ids: Sequence[RunId]) -> Call[Mapping[RunId, Outcome], tuple[Outcome | None, ...]]:
+        """Look how far runs are."""
+        return Call(lambda: self._store.outcomes(run_ids), lambda found: tuple(map(found.get, run_ids)))
+
+    def result(self, run_id: RunId, outcome: Outcome) -> object:
+        """Return the output of a run that has ended, or raise why there is none."""
+        return result_of(self._catalog, run_id, outcome)
+
+
+def wait_limit(timeout: Duration | None) -> timedelta | None:
+    """Check how long a caller wants to wait. Zero looks once."""
+    return None if timeout is None else parse_duration(timeout, what="timeout")
+
+
+def _name_of(workflow: object) -> str:
+    """Return the name of what `@workflow` made, of an instance of a class it stands on, or the name itself."""
+    if isinstance(workflow, str):
+        return workflow
+    # An instance would only be bound: its class knows the name.
+    return workflow_of(workflow if isinstance(workflow, Workflow | type) else type(workflow)).name
+
+
+def _checked_reason(reason: object) -> str:
+    if isinstance(reason, str) and 1 <= len(reason) <= LONGEST_REASON:
+        try:
+            reason.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return reason
+    raise InvalidArgument(
+        f"reason must be a text of 1 to {LONGEST_REASON:,} characters; {reprlib.repr(reason)} is not."
+    )
+
+
+def _encoded_input(workflow: Workflow[Any, Any], value: object) -> str:
+    if not workflow.has_input:
+        if value is not MISSING and value is not None:
+            raise InvalidArgument(f"Workflow {workflow.name!r} takes no input, but one was given.")
+        return "null"
+    if value is MISSING:
+        raise InvalidArgument(f"Workflow {workflow.name!r} takes an input, but none was given.")
+    return workflow.input_shape.encode(value, "input")
+
+
+def _run_timeout(workflow: Workflow[Any, Any], timeout: Duration | None) -> int | None:
+    limit = workflow.timeout if timeout is None else timeout
+    return None if limit is None else to_us(limit, what="timeout", allow_zero=False)
+
+
+def _statuses(status: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:
+    if status is None:
+        return ()
+    try:
+        return tuple(Status(one) for one in ([status] if isinstance(status, str) else status))
+    except ValueError as error:
+        known = ", ".join(Status)
+        raise InvalidArgument(f"status must be one or several of {known}: {error}.") from error
+
+
+def _groups(runs: Sequence[NewRun]) -> list[list[NewRun]]:
+    """Cut into groups of a bounded size in which no id stands twice: a statement cannot tell which of two came first."""
+    groups: list[list[NewRun]] = [[]]
+    taken: set[RunId] = set()
+    for run in runs:
+        if len(groups[-1]) == MOST_STARTS or run.id in taken:
+            groups.append([])
+            taken = set()
+        groups[-1].append(run)
+        taken.add(run.id)
+    return groups if runs else []

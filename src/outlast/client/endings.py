@@ -1,0 +1,102 @@
+"""Waiting for a run's end: told by the worker of this process, or found by looking.
+
+The waiting belongs to its caller alone. When the caller goes away nothing of it stays behind, and the run never knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Final
+
+from outlast.client.access import Access
+from outlast.client.grouping import Grouped
+from outlast.errors import AppClosed, ResultTimeout, RunNotFound
+from outlast.model.ids import RunId
+from outlast.ports.local import LocalWorker
+from outlast.ports.store import Outcome
+
+FIRST_PAUSE: Final = 0.025
+LONGEST_PAUSE: Final = 1.0
+
+
+async def ending(
+    run_id: RunId,
+    look: Grouped[RunId, Outcome | None],
+    worker: LocalWorker | None,
+    timeout: timedelta | None,
+    *,
+    waiting: set[asyncio.Future[None]],
+) -> Outcome:
+    """Return how the run ended, as soon as that is known. Raises RunNotFound, and ResultTimeout in real time.
+
+    Meanwhile it has a future in `waiting`: set it to have the call raise AppClosed.
+
+    The time limit counts after a look, so a run that has ended never times out.
+    """
+    loop = asyncio.get_running_loop()
+    limit = None if timeout is None else loop.time() + timeout.total_seconds()
+    # Watch before the first look: what is recorded between the two is then seen by one of them.
+    told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
+    closing: asyncio.Future[None] = loop.create_future()
+    waiting.add(closing)
+    try:
+        for pause in pauses():
+            if not (worker and worker.holds(run_id)):
+                outcome = await look.ask(run_id)
+                if outcome is None:
+                    raise RunNotFound(run_id)
+                if outcome.status.is_terminal:
+                    return outcome
+            now = loop.time()
+            if limit is not None and timeout is not None and now >= limit:
+                raise ResultTimeout(run_id, timeout)
+            await asyncio.wait(
+                [told, closing], timeout=_until_next_look(now, pause, limit), return_when=asyncio.FIRST_COMPLETED
+            )
+            if told.done() and not told.cancelled():
+                return told.result()
+            if closing.done():
+                raise AppClosed(run_id)
+    finally:
+        told.cancel()
+        waiting.discard(closing)
+    raise AssertionError("the pauses never end")
+
+
+def ending_blocking(
+    run_id: RunId, look: Callable[[RunId], Outcome | None], access: Access, timeout: timedelta | None
+) -> Outcome:
+    """The same on a thread without a loop. The worker of this process, if any, cuts a pause short."""
+    limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    told = threading.Event()
+    with access.watching(run_id, told):
+        for pause in pauses():
+            outcome = look(run_id)
+            if outcome is None:
+                raise RunNotFound(run_id)
+            if outcome.status.is_terminal:
+                return outcome
+            now = time.monotonic()
+            if limit is not None and timeout is not None and now >= limit:
+                raise ResultTimeout(run_id, timeout)
+            told.wait(pause if limit is None else min(pause, limit - now))
+            told.clear()
+    raise AssertionError("the pauses never end")
+
+
+def pauses() -> Iterator[float]:
+    """Yield the pauses between two looks, in seconds: 25 ms, doubling to 1 s."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _until_next_look(now: float, pause: float, limit: float | None) -> float:
+    """Wait for the next whole multiple of the pause: all who wait for equally long look together, in one operation."""
+    rest = pause - now % pause
+    return rest if limit is None else min(rest, limit - now)

@@ -1,0 +1,41 @@
+"""How a run's end becomes a value or an error for the caller that waited for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outlast.client.catalog import Catalog
+from outlast.client.views import PLAIN
+from outlast.errors import CompensationFailed, Failure, RunCancelled, RunFailed, RunTerminated, RunTimedOut
+from outlast.model.failures import decode_failure
+from outlast.model.ids import RunId
+from outlast.model.run import Status
+from outlast.ports.store import Outcome
+
+_NO_REASON: Final = Failure(type="outlast.errors.RunFailed", message="no reason was recorded")
+
+
+def result_of(catalog: Catalog, run_id: RunId, outcome: Outcome) -> object:
+    """Return the output of a run that has ended, as its workflow's type where that is registered; or raise its failure."""
+    if outcome.status is not Status.COMPLETED:
+        raise _failed(run_id, outcome)
+    workflow = catalog.get(outcome.workflow, outcome.version)
+    shape = workflow.output_shape if workflow else PLAIN
+    return None if outcome.output is None else shape.decode(outcome.output, f"The output of run {run_id!r}")
+
+
+def type_name(kind: type[RunFailed]) -> str:
+    """Return what a recorded failure calls this kind of end."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _failed(run_id: RunId, outcome: Outcome) -> RunFailed:
+    failure = _NO_REASON if outcome.error is None else decode_failure(outcome.error)
+    kind: type[RunFailed] = RunFailed
+    if outcome.status is Status.COMPENSATION_FAILED:
+        kind = CompensationFailed
+    elif outcome.status is Status.CANCELLED:
+        kind = RunTerminated if failure.type == type_name(RunTerminated) else RunCancelled
+    elif failure.type == type_name(RunTimedOut):
+        kind = RunTimedOut
+    return kind(run_id, outcome.status, failure)

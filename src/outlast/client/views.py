@@ -1,0 +1,79 @@
+"""What stored rows look like to callers. An unreadable value never hides a run: its place says that it is unreadable."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from outlast.client.catalog import Catalog
+from outlast.errors import OutlastError
+from outlast.model.failures import decode_failure
+from outlast.model.journal import Entry, entries
+from outlast.model.run import Run
+from outlast.model.times import to_datetime
+from outlast.model.values import Shape, shape_of
+from outlast.ports.store import RunDetails
+
+PLAIN: Final[Shape[Any]] = shape_of(object)
+"""How a value is read where no annotation says what it is."""
+
+
+def run_view(catalog: Catalog, details: RunDetails) -> Run:
+    """Describe a run: its values as their types when the workflow is registered here, as plain values elsewhere."""
+    run = details.run
+    workflow = catalog.get(run.workflow, run.version)
+    unreadable: dict[str, str] = {}
+    return Run(
+        id=run.id,
+        workflow=run.workflow,
+        version=run.version,
+        status=run.status,
+        priority=run.priority,
+        input=_read(run.input, workflow.input_shape if workflow else PLAIN, "input", unreadable),
+        output=_read(run.output, workflow.output_shape if workflow else PLAIN, "output", unreadable),
+        failure=None if run.error is None else decode_failure(run.error),
+        custom_status=_read(run.custom_status, PLAIN, "custom_status", unreadable),
+        stop_requested=None if run.stop is None else run.stop.kind,
+        held=None if run.held is None else decode_failure(run.held),
+        waiting_for=tuple(_topic_view(topic) for topic in details.waiting_for),
+        due_at=None if run.due_at is None else to_datetime(run.due_at),
+        deadline=None if run.deadline_at is None else to_datetime(run.deadline_at),
+        worker=run.owner,
+        turns=run.turns,
+        lapses=run.lapses,
+        created_at=to_datetime(run.created_at),
+        started_at=None if run.started_at is None else to_datetime(run.started_at),
+        updated_at=to_datetime(run.updated_at),
+        finished_at=None if run.finished_at is None else to_datetime(run.finished_at),
+        journal=_journal_view(details, unreadable),
+        unreadable=unreadable,
+    )
+
+
+def _read(text: str | None, shape: Shape[Any], place: str, unreadable: dict[str, str]) -> object:
+    """Read a stored value; when that fails note why, and show what JSON it is, if it is any."""
+    if text is None:
+        return None
+    try:
+        return shape.decode(text, place)
+    except OutlastError as error:
+        unreadable[place] = str(error)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _journal_view(details: RunDetails, unreadable: dict[str, str]) -> tuple[Entry, ...]:
+    try:
+        return entries(details.journal)
+    except (OverflowError, ValueError) as error:
+        # A time beyond what a datetime holds: written by hand, not by outlast.
+        unreadable["journal"] = str(error)
+        return ()
+
+
+def _topic_view(topic: str) -> str:
+    name, separator, key = topic.partition("\n")
+    return f"{name}[{key}]" if separator else name

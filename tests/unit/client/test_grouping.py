@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Sequence
+
+import pytest
+
+from outlast.client.grouping import Grouped
+from outlast.errors import DatabaseUnavailable
+
+
+class Recorder:
+    """Answers a number with its double, one group at a time, when the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, numbers: Sequence[int]) -> Sequence[int]:
+        self.groups.append(list(numbers))
+        await self.gate.wait()
+        if 13 in numbers:
+            raise ValueError("13")
+        return [number * 2 for number in numbers]
+
+
+async def test_a_lone_question_is_asked_at_once() -> None:
+    recorder = Recorder()
+
+    assert await Grouped(recorder, most=10).ask(3) == 6
+
+    assert recorder.groups == [[3]]
+
+
+async def test_questions_of_one_moment_share_a_group() -> None:
+    recorder = Recorder()
+    grouped = Grouped(recorder, most=10)
+
+    answers = await asyncio.gather(*(grouped.ask(number) for number in range(5)))
+
+    assert answers == [0, 2, 4, 6, 8]
+    assert recorder.groups == [[0, 1, 2, 3, 4]]
+
+
+async def test_what_is_asked_while_a_group_is_in_flight_forms_the_next() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    grouped = Grouped(recorder, most=10)
+    first = asyncio.ensure_future(grouped.ask(1))
+    while not recorder.groups:
+        await asyncio.sleep(0)
+
+    others = [asyncio.ensure_future(grouped.ask(number)) for number in (2, 3)]
+    await asyncio.sleep(0)
+    recorder.gate.set()
+
+    assert await asyncio.gather(first, *others) == [2, 4, 6]
+    assert recorder.groups == [[1], [2, 3]]
+
+
+async def test_callers_in_lockstep_stay_together() -> None:
+    """Otherwise one of them would run ahead and every second group would hold a single question."""
+    recorder = Recorder()
+    grouped = Grouped(recorder, most=10)
+
+    async def caller(number: int) -> None:
+        for _ in range(5):
+            await grouped.ask(number)
+
+    await asyncio.gather(*(caller(number) for number in range(3)))
+
+    assert recorder.groups == [[0, 1, 2]] * 5
+
+
+async def test_no_group_is_larger_than_allowed() -> None:
+    recorder = Recorder()
+    grouped = Grouped(recorder, most=2)
+
+    await asyncio.gather(*(grouped.ask(number) for number in range(5)))
+
+    assert recorder.groups == [[0, 1], [2, 3], [4]]
+
+
+async def test_one_refused_question_does_not_take_its_neighbours_with_it() -> None:
+    grouped = Grouped(Recorder(), most=10)
+
+    answers = await asyncio.gather(*(grouped.ask(number) for number in (1, 13, 2)), return_exceptions=True)
+
+    assert answers[0] == 2
+    assert isinstance(answers[1], ValueError)
+    assert answers[2] == 4
+
+
+async def test_an_absent_database_is_told_to_all_and_asked_once() -> None:
+    asked: list[Sequence[int]] = []
+
+    async def away(numbers: Sequence[int]) -> Sequence[int]:
+        asked.append(numbers)
+        raise DatabaseUnavailable("away")
+
+    grouped = Grouped(away, most=10)
+
+    answers = await asyncio.gather(grouped.ask(1), grouped.ask(2), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [DatabaseUnavailable, DatabaseUnavailable]
+    assert asked == [[1, 2]]
+
+
+async def test_a_caller_that_went_away_is_not_asked_for() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    grouped = Grouped(recorder, most=10)
+    first = asyncio.ensure_future(grouped.ask(1))
+    while not recorder.groups:
+        await asyncio.sleep(0)
+    gone, staying = asyncio.ensure_future(grouped.ask(2)), asyncio.ensure_future(grouped.ask(3))
+    await asyncio.sleep(0)
+
+    gone.cancel()
+    recorder.gate.set()
+
+    assert await first == 2
+    assert await staying == 6
+    assert recorder.groups == [[1], [3]]
+
+
+async def test_nothing_is_left_once_all_is_answered() -> None:
+    grouped = Grouped(Recorder(), most=10)
+
+    await grouped.ask(1)
+    await grouped.close()
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_closing_waits_for_what_was_asked() -> None:
+    recorder = Recorder()
+    grouped = Grouped(recorder, most=1)
+    answers = [asyncio.ensure_future(grouped.ask(number)) for number in (1, 2)]
+    await asyncio.sleep(0)
+
+    await grouped.close()
+
+    assert [answer.done() for answer in answers] == [True, True]
+
+
+async def test_when_the_loop_ends_nobody_is_left_waiting() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    grouped = Grouped(recorder, most=1)
+    answers = [asyncio.ensure_future(grouped.ask(number)) for number in (1, 2)]
+    while not recorder.groups:
+        await asyncio.sleep(0)
+
+    for task in asyncio.all_tasks():
+        if task.get_name() == "outlast-client":
+            task.cancel()
+
+    done, pending = await asyncio.wait(answers, timeout=5)
+    assert (len(done), len(pending)) == (2, 0)
+    assert all(answer.cancelled() for answer in answers)
+
+
+async def test_the_work_does_not_run_in_the_context_of_who_asked_first() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
+    seen: list[str] = []
+
+    async def look(numbers: Sequence[int]) -> Sequence[int]:
+        seen.append(variable.get())
+        return numbers
+
+    variable.set("the caller's")
+    await Grouped(look, most=10).ask(1)
+
+    assert seen == ["none"]
+
+
+async def test_an_answer_of_the_wrong_length_is_an_error_and_no_hang() -> None:
+    async def short(numbers: Sequence[int]) -> Sequence[int]:
+        return []
+
+    with pytest.raises(ValueError, match="zip"):
+        await asyncio.wait_for(Grouped(short, most=10).ask(1), 5)
