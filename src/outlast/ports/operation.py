@@ -11,7 +11,7 @@ error, because PostgreSQL refuses everything after an error in a transaction. Re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Statement:
     """
 
     sql: Any
-    params: Params | Sequence[Params] = ()
+    params: Params | Sequence[Params] = field(default_factory=dict[str, object])
     span: Span = "write"
 
 

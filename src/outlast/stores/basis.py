@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, TextClause, bindparam, text
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Text, TextClause, bindparam, literal_column, text
 
 from outlast.ports.clock import Clock
 from outlast.stores.dialects.base import Dialect
@@ -31,6 +31,11 @@ class Basis:
             filled = filled.replace(f"{{{word}}}", meaning)
         clause = text(filled)
         return clause.bindparams(self.now) if isinstance(self.now, BindParameter) else clause
+
+    def notice(self, what: str) -> str:
+        """Return `Dialect.notice` of a fixed text, as a word for `worded`."""
+        expression = self.dialect.notice(self.tables, literal_column(f"'{what}'", Text))
+        return str(expression.compile(compile_kwargs={"literal_binds": True}))
 
     def _names(self) -> Mapping[str, str]:
         tables = self.tables

@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     Integer,
-    Select,
     Text,
     Update,
     and_,
@@ -34,7 +33,7 @@ from outlast.ports.store import Claim, ClaimedRun, ClaimRequest
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal
 from outlast.stores.runs import stop_of
-from outlast.stores.tables import is_ready, is_unready
+from outlast.stores.tables import Query, is_ready, is_unready
 from outlast.stores.waits import PER_WAIT, counts
 from outlast.stores.workers import fence, lease_lost, leased
 
@@ -68,14 +67,14 @@ class Claiming:
         runs, dialect = basis.tables.runs, basis.dialect
         self._look = _look(basis)
         due = and_(is_unready(runs), runs.c.due_at <= basis.now, runs.c.owner.is_(None))
-        self._due: Select[Any] = dialect.claim_lock(
+        self._due: Query = dialect.claim_lock(
             select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
         )
         named = dialect.is_among(runs.c.id, "run_ids")
         self._promote: Update = update(runs).where(named, due).values(ready=1)
         # One text for each pair, so that any number of registered workflows is one parameter.
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
-        self._ready: Select[Any] = dialect.claim_lock(
+        self._ready: Query = dialect.claim_lock(
             select(*(runs.c[name] for name in _COLUMNS))
             .where(is_ready(runs), dialect.is_among(pair, "workflows"))
             .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
@@ -140,7 +139,7 @@ class Claiming:
         return {run_id: tuple(by_id[key] for key in sorted(by_id)) for run_id, by_id in signals.items()}
 
 
-def _look(basis: Basis) -> Select[Any]:
+def _look(basis: Basis) -> Query:
     """Prove the lease; read the time, when the next parked run is due, and whether one is due already."""
     runs, now = basis.tables.runs, basis.now
     parked = is_unready(runs)
@@ -168,7 +167,7 @@ def _take(basis: Basis) -> Update:
     )
 
 
-def _signals(basis: Basis) -> Select[Any]:
+def _signals(basis: Basis) -> Query:
     waits, signals = basis.tables.waits, basis.tables.signals
     earlier = signals.alias("earlier")
     # The id of the last signal that this wait is given now; the search ends there.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Integer, Select, Text, bindparam, select
+from sqlalchemy import Integer, Text, bindparam, select
 
 from outlast.model.run import TERMINAL
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Batch, Lease
 from outlast.stores.basis import Basis
+from outlast.stores.tables import Query
 from outlast.stores.workers import fence, lease_lost, leased
 
 
@@ -19,11 +20,11 @@ class Flushed:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         journal, runs = basis.tables.journal, basis.tables.runs
-        self._fence: Select[Any] = fence(basis, basis.now)
-        self._recorded: Select[Any] = select(journal.c.seq).where(
+        self._fence: Query = fence(basis, basis.now)
+        self._recorded: Query = select(journal.c.seq).where(
             journal.c.run_id == bindparam("run_id", type_=Text), journal.c.seq == bindparam("seq", type_=Integer)
         )
-        self._owned: Select[Any] = select(runs.c.id).where(
+        self._owned: Query = select(runs.c.id).where(
             basis.dialect.is_among(runs.c.id, "run_ids"), runs.c.owner == bindparam("worker", type_=Text)
         )
 

@@ -6,15 +6,13 @@ are read in their order from the last page's end, so a page costs the same where
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import BigInteger, Integer, Select, Text, and_, bindparam, or_, select
+from sqlalchemy import BigInteger, Integer, Text, and_, bindparam, or_, select
 
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import RunFilter, StoredRun
 from outlast.stores.basis import Basis
 from outlast.stores.runs import stored_run
-from outlast.stores.tables import RUN_COLUMNS
+from outlast.stores.tables import RUN_COLUMNS, Query
 
 
 class Inspecting:
@@ -23,7 +21,7 @@ class Inspecting:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         # One statement for each set of filters in use, so that each is compiled once.
-        self._pages: dict[frozenset[str], Select[Any]] = {}
+        self._pages: dict[frozenset[str], Query] = {}
 
     def list(self, wanted: RunFilter) -> Op[tuple[StoredRun, ...]]:
         params = self._params(wanted)
@@ -50,7 +48,7 @@ class Inspecting:
             params["after_at"], params["after_id"] = wanted.after
         return params
 
-    def _page(self, shape: frozenset[str]) -> Select[Any]:
+    def _page(self, shape: frozenset[str]) -> Query:
         runs = self._basis.tables.runs
         after_at, after_id = bindparam("after_at", type_=BigInteger), bindparam("after_id", type_=Text)
         filters = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Insert, Select, bindparam, select
+from sqlalchemy import Insert, bindparam, select
 
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
 from outlast.ports.operation import Op, Params, Statement
 from outlast.stores.basis import Basis
+from outlast.stores.tables import Query
 
 RECORD_COLUMNS: Final = ("seq", "kind", "phase", "name", "attempt", "due_at", "payload", "recorded_at")
 
@@ -23,7 +24,7 @@ class Journal:
         journal = basis.tables.journal
         columns = [journal.c.run_id, *(journal.c[name] for name in RECORD_COLUMNS)]
         ordered = select(*columns).order_by(journal.c.run_id, journal.c.seq)
-        self._of_runs: Select[Any] = ordered.where(basis.dialect.is_among(journal.c.run_id, "run_ids"))
+        self._of_runs: Query = ordered.where(basis.dialect.is_among(journal.c.run_id, "run_ids"))
         self.insert: Insert = basis.dialect.insert_if_absent(journal).values(
             {name: bindparam(name, type_=journal.c[name].type) for name in ("run_id", *RECORD_COLUMNS)}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Select, Text, Update, and_, bindparam, case, literal, or_, select, update
+from sqlalchemy import BigInteger, Text, Update, and_, bindparam, case, literal, or_, select, update
 
 from outlast.model.failures import decode_failure
 from outlast.model.ids import RunId
@@ -14,7 +14,7 @@ from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Outcome, RunDetails, StopOutcome, StoredRun
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal
-from outlast.stores.tables import RUN_COLUMNS, is_unready
+from outlast.stores.tables import RUN_COLUMNS, Query, is_unready
 
 _OPEN: Final = tuple(str(status) for status in (Status.PENDING, Status.RUNNING, Status.SUSPENDED))
 
@@ -28,13 +28,13 @@ class Runs:
         runs, waits = basis.tables.runs, basis.tables.waits
         # Waits stay in the table until the next park or end; they mean something only while the run is parked.
         parked = and_(waits.c.run_id == runs.c.id, runs.c.owner.is_(None), is_unready(runs))
-        self._one: Select[Any] = (
+        self._one: Query = (
             select(*(runs.c[name] for name in RUN_COLUMNS), waits.c.topic)
             .select_from(runs.outerjoin(waits, parked))
             .where(runs.c.id == bindparam("run_id", type_=Text))
             .order_by(waits.c.position)
         )
-        self._outcomes: Select[Any] = select(
+        self._outcomes: Query = select(
             runs.c.id, runs.c.status, runs.c.output, runs.c.error, runs.c.workflow, runs.c.version
         ).where(basis.dialect.is_among(runs.c.id, "run_ids"))
         self._request_stop = _request_stop(basis)
@@ -97,7 +97,7 @@ def _request_stop(basis: Basis) -> Update:
     )
 
 
-def _stopping(basis: Basis) -> Select[Any]:
+def _stopping(basis: Basis) -> Query:
     runs = basis.tables.runs
     what = case((runs.c.owner.is_(None), literal("ready", Text)), else_=literal("stop", Text))
     told = case((bindparam("accepted", type_=BigInteger) == 1, basis.dialect.notice(basis.tables, what)))

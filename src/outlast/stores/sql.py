@@ -24,6 +24,9 @@ from outlast.ports.store import (
     StopOutcome,
     StoredRun,
 )
+from outlast.stores.arrays.flushing import FlushByArrays
+from outlast.stores.arrays.sending import SendByArrays
+from outlast.stores.arrays.starting import StartByArrays
 from outlast.stores.basis import Basis
 from outlast.stores.claiming import Claiming
 from outlast.stores.flushed import Flushed
@@ -46,9 +49,14 @@ class SqlStore:
         self._workers = Workers(basis)
         self._claiming = Claiming(basis, journal)
         self._flushed = Flushed(basis)
-        self._starting = StartByRow(basis)
-        self._sending = SendByRow(basis)
-        self._flushing = FlushByRow(basis, journal)
+        if basis.dialect.has_arrays:
+            self._starting: StartByArrays | StartByRow = StartByArrays(basis)
+            self._sending: SendByArrays | SendByRow = SendByArrays(basis)
+            self._flushing: FlushByArrays | FlushByRow = FlushByArrays(basis)
+        else:
+            self._starting = StartByRow(basis)
+            self._sending = SendByRow(basis)
+            self._flushing = FlushByRow(basis, journal)
 
     def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
         return self._starting.start(runs)

@@ -15,9 +15,23 @@ A started run's id (an insert that waits for another insert of the same id) come
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Integer, MetaData, SmallInteger, Table, Text, literal_column
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Integer,
+    MetaData,
+    Select,
+    SmallInteger,
+    Table,
+    Text,
+    literal_column,
+)
+
+Query: TypeAlias = "Select[*tuple[Any, ...]]"
+"""A select of any columns."""
 
 RUN_COLUMNS: Final = (
     "id",

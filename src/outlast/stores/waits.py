@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import ColumnElement, FromClause, Table, and_, case, or_
+from sqlalchemy import ColumnElement, FromClause, and_, case, or_
 
 LATE_IDS: Final = 10_000
 """How far below `after_id` a signal may lie that was recorded after `after_at`.
@@ -17,7 +17,7 @@ PER_WAIT: Final = 100
 """Signals handed to one wait at once. A run that takes more than these parks, is found claimable and gets the next."""
 
 
-def counts(signal: Table | Any, wait: FromClause | Any) -> ColumnElement[bool]:
+def counts(signal: FromClause, wait: FromClause) -> ColumnElement[bool]:
     """Return "this signal is one for this wait"."""
     below = case((wait.c.after_at.is_(None), 0), else_=LATE_IDS)
     return and_(

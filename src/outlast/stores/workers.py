@@ -10,7 +10,6 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     Integer,
-    Select,
     Text,
     Update,
     bindparam,
@@ -26,6 +25,7 @@ from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Lease, Renewal
 from outlast.stores.basis import Basis
 from outlast.stores.runs import stop_of
+from outlast.stores.tables import Query
 
 
 class Workers:
@@ -43,26 +43,26 @@ class Workers:
             host=bindparam("host", type_=Text),
         )
         self._renew: Update = update(workers).where(is_leased(basis)).values(lease_until=until)
-        self._stops: Select[Any] = (
+        self._stops: Query = (
             select(now, runs.c.id, runs.c.stop_kind, runs.c.stop_reason, runs.c.stop_at)
             .select_from(workers.outerjoin(runs, (runs.c.owner == workers.c.id) & runs.c.stop_kind.is_not(None)))
             .where(is_leased(basis))
         )
-        self._fence: Select[Any] = fence(basis, now)
+        self._fence: Query = fence(basis, now)
         self._end: Delete = delete(workers).where(is_leased(basis))
-        self._over: Select[Any] = (
+        self._over: Query = (
             select(workers.c.id).where(workers.c.lease_until <= now).order_by(workers.c.id).with_for_update()
         )
         self._forget: Delete = delete(workers).where(dialect.is_among(workers.c.id, "owners"))
-        self._orphans: Select[Any] = (
+        self._orphans: Query = (
             select(runs.c.owner)
             .where(runs.c.owner.is_not(None), ~select(workers.c.id).where(workers.c.id == runs.c.owner).exists())
             .distinct()
         )
         owned = dialect.is_among(runs.c.owner, "owners")
-        self._owned: Select[Any] = select(runs.c.id).where(owned).order_by(runs.c.id).with_for_update()
+        self._owned: Query = select(runs.c.id).where(owned).order_by(runs.c.id).with_for_update()
         self._hand_back = _hand_back(basis, owned)
-        self._told: Select[Any] = select(dialect.notice(basis.tables, literal("ready", Text)))
+        self._told: Query = select(dialect.notice(basis.tables, literal("ready", Text)))
 
     def register(self, worker: WorkerId, *, lease_us: int, host: str) -> Op[Lease]:
         # Ids are new for each process start, so an existing row is this call's own, written before its answer was lost.
@@ -145,7 +145,7 @@ def leased(lease: Lease) -> dict[str, object]:
     return {"worker": lease.worker, "epoch": lease.epoch}
 
 
-def fence(basis: Basis, *columns: ColumnElement[Any]) -> Select[Any]:
+def fence(basis: Basis, *columns: ColumnElement[Any]) -> Query:
     """Return the proof of a lease: a row exactly while it holds, locked so that nobody ends it before we commit.
 
     The lock is shared and does not conflict with a renewal, which is an ordinary update of columns outside the key; ending

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import ClauseElement
 from sqlalchemy.engine.interfaces import Dialect
 
 from outlast.ports.operation import Params
@@ -16,7 +17,7 @@ class Compiled:
 
     __slots__ = ("_names", "_own", "text")
 
-    def __init__(self, sql: Any, dialect: Dialect) -> None:
+    def __init__(self, sql: ClauseElement, dialect: Dialect) -> None:
         compiled: Any = sql.compile(dialect=dialect)
         self.text: str = str(compiled)
         # The definition of a table has no arguments.
@@ -25,6 +26,10 @@ class Compiled:
         self._own: dict[str, Any] = {
             name: bind for name, bind in getattr(compiled, "binds", {}).items() if not bind.required
         }
+
+    @property
+    def takes_arguments(self) -> bool:
+        return bool(self._names)
 
     def arguments(self, params: Params) -> list[object]:
         """Return the arguments in order."""
@@ -45,7 +50,7 @@ class Compiler:
         # By identity, and only as long as its store is in use.
         self._compiled: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
 
-    def compiled(self, sql: Any) -> Compiled:
+    def compiled(self, sql: ClauseElement) -> Compiled:
         found = self._compiled.get(sql)
         if found is None:
             found = self._compiled[sql] = Compiled(sql, self._dialect)

@@ -6,52 +6,20 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.database import MakeOp, Notice
 from outlast.stores.basis import Basis
+from outlast.stores.databases.joining import join, join_blocking
+from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, Road
 from outlast.stores.dialects.base import Trouble
-from outlast.stores.joining import join, join_blocking
 from outlast.stores.migrations.runner import check_schema, migrate
 from outlast.stores.sql import SqlStore
 
 T = TypeVar("T")
 _FIRST_DELAY = 0.005
 _LONGEST_DELAY = 0.5
-
-
-class OutcomeUnknown(Exception):
-    """The connection broke while a COMMIT, or a statement that commits by itself, was on its way. `__cause__` says how."""
-
-
-class Road(Protocol):
-    """A way to the database for awaiting callers.
-
-    `transact` runs one op as one transaction and does not try again. It raises what the driver raised, or OutcomeUnknown
-    from it when the transaction may have been committed. After an error, and when it is cancelled, nothing of the
-    transaction is left open.
-    """
-
-    async def transact(self, make: MakeOp[T], *, timeout: float) -> T: ...
-
-    async def close(self) -> None: ...
-
-
-class BlockingRoad(Protocol):
-    """A way to the database for blocking callers, with the same duties."""
-
-    def transact(self, make: MakeOp[T]) -> T: ...
-
-    def close(self) -> None: ...
-
-
-class Listener(Protocol):
-    """Something that calls back when another process may have made work."""
-
-    async def listen(self, notice: Notice) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class SqlDatabase:
@@ -93,7 +61,7 @@ class SqlDatabase:
         while True:
             try:
                 return await self._road.transact(make, timeout=attempts.left)
-            except Exception as error:  # the dialect says which are worth another attempt
+            except Exception as error:  # noqa: BLE001 - the dialect says which are worth another attempt
                 delay = attempts.next_delay(error)
             await asyncio.sleep(delay)
 
@@ -102,7 +70,7 @@ class SqlDatabase:
         while True:
             try:
                 return self._blocking_road.transact(make)
-            except Exception as error:  # the dialect says which are worth another attempt
+            except Exception as error:  # noqa: BLE001 - the dialect says which are worth another attempt
                 delay = attempts.next_delay(error)
             time.sleep(delay)
 

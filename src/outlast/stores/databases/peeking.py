@@ -28,7 +28,7 @@ def _resumed(first: Statement, op: Op[T]) -> Generator[Statement, Result, T]:
         while True:
             try:
                 result = yield statement
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever happened is for the op to know
                 statement = op.throw(error)
             else:
                 statement = op.send(result)
@@ -40,5 +40,5 @@ def _resumed(first: Statement, op: Op[T]) -> Generator[Statement, Result, T]:
 
 
 def _done(value: T) -> Generator[Statement, Result, T]:
+    yield from ()
     return value
-    yield

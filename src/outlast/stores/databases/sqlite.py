@@ -72,6 +72,8 @@ class ThreadedRoad:
         self._threads: dict[bool, ThreadPoolExecutor] = {}
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        # A thread cannot be interrupted; SQLite's own waits are bounded.
+        del timeout
         span, made = first_span(make)
         reads = span != "write"
         connection = self._file.connection(reads=reads)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -121,13 +122,9 @@ def execute(connection: sqlite3.Connection, statement: Statement) -> Result:
         # The caller's connection may make something else of its rows.
         cursor.row_factory = None
         params = statement.params
-        if isinstance(params, list):
+        if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        cursor.execute(compiled.text, compiled.arguments(_mapping(params)))
+        cursor.execute(compiled.text, compiled.arguments(params))
         rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
         return Result(rows, cursor.rowcount)
-
-
-def _mapping(params: Any) -> Any:
-    return params or {}

@@ -31,7 +31,7 @@ class PostgresTarget:
     url: URL
 
 
-def parse_url(text: str) -> SQLiteTarget | PostgresTarget:
+def parse_url(text: object) -> SQLiteTarget | PostgresTarget:
     """Read a database URL. A password in it never appears in an error."""
     if not isinstance(text, str):
         raise InvalidArgument(f"database is a URL or an SQLAlchemy engine, not {type(text).__name__}. Forms: {_FORMS}.")
@@ -61,7 +61,7 @@ def sqlite_target(url: URL) -> SQLiteTarget:
 
 def installation_name(name: str) -> str:
     """Check the name of the schema, or of the prefix where there are no schemas."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not _NAME.match(name):
         raise InvalidName(
             f"schema is a name of 1 to 40 characters, a-z, 0-9 and _, not starting with a digit; {name!r} is not."
         )

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from sqlalchemy import ColumnElement, Insert, Select, Table
+from sqlalchemy import ColumnElement, Insert, Table
 
 from outlast.ports.operation import Op, Statement
-from outlast.stores.tables import Tables
+from outlast.stores.tables import Query, Tables
 
 
 class Trouble(StrEnum):
@@ -61,7 +61,7 @@ class Dialect(ABC):
         """Return the texts in the form that `is_among` takes as its parameter."""
 
     @abstractmethod
-    def claim_lock(self, select: Select[Any]) -> Select[Any]:
+    def claim_lock(self, select: Query) -> Query:
         """Lock the selected rows and leave out those that another transaction has locked."""
 
     @abstractmethod

@@ -11,7 +11,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Insert,
-    Select,
     Table,
     Text,
     any_,
@@ -25,7 +24,7 @@ from sqlalchemy.dialects.postgresql import insert
 from outlast.errors import DatabaseUnavailable, IsolationRefused
 from outlast.ports.operation import Op, Statement
 from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
-from outlast.stores.tables import Tables
+from outlast.stores.tables import Query, Tables
 
 _OLDEST: Final = 130_000
 _BUSY: Final = frozenset({"40001", "40P01", "55P03", "57014"})
@@ -73,7 +72,7 @@ class PostgreSQL(Dialect):
     def listed(self, values: Iterable[str]) -> object:
         return list(values)
 
-    def claim_lock(self, select: Select[Any]) -> Select[Any]:
+    def claim_lock(self, select: Query) -> Query:
         return select.with_for_update(skip_locked=True)
 
     def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Insert, Select, Table, bindparam, func, null, select, text
+from sqlalchemy import BigInteger, ColumnElement, Insert, Table, bindparam, func, null, select, text
 from sqlalchemy.dialects.sqlite import insert
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.operation import Op, Statement
 from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
-from outlast.stores.tables import Tables
+from outlast.stores.tables import Query, Tables
 
 _OLDEST: Final = (3, 35)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -47,7 +47,7 @@ class SQLite(Dialect):
     def listed(self, values: Iterable[str]) -> object:
         return json.dumps(list(values), ensure_ascii=False)
 
-    def claim_lock(self, select: Select[Any]) -> Select[Any]:
+    def claim_lock(self, select: Query) -> Query:
         # A writing transaction has the file to itself from its beginning.
         return select
 

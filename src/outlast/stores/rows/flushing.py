@@ -10,7 +10,6 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     Insert,
-    Select,
     SmallInteger,
     Text,
     Update,
@@ -30,7 +29,7 @@ from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal, record_params
 from outlast.stores.rows.starting import insert_run, new_run_params, signal_cursor
-from outlast.stores.tables import is_ready
+from outlast.stores.tables import Query, is_ready
 from outlast.stores.waits import counts
 from outlast.stores.workers import fence, lease_lost, leased
 
@@ -42,9 +41,9 @@ class FlushByRow:
         self._basis = basis
         self._journal = journal
         runs, waits, dialect = basis.tables.runs, basis.tables.waits, basis.dialect
-        self._prove: Select[Any] = fence(basis, basis.now, signal_cursor(basis))
+        self._prove: Query = fence(basis, basis.now, signal_cursor(basis))
         owner = runs.c.owner == bindparam("worker", type_=Text)
-        self._owned: Select[Any] = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), owner)
+        self._owned: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), owner)
         self._unwait: Delete = delete(waits).where(dialect.is_among(waits.c.run_id, "run_ids"))
         self._wait: Insert = (
             waits.insert()
@@ -58,7 +57,7 @@ class FlushByRow:
         )
         self._awaited = _awaited(basis)
         self._write = _write(basis)
-        self._ready: Select[Any] = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), is_ready(runs))
+        self._ready: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), is_ready(runs))
         self._start: Insert = insert_run(basis, bindparam("at", type_=BigInteger), leased=True)
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
@@ -72,12 +71,9 @@ class FlushByRow:
         if records:
             yield Statement(self._journal.insert, record_params(records, now))
         ready = yield from self._apply(lease, [write for write in batch.writes if write.id in owned], now)
-        started: list[RunId] = []
-        for run in sorted(batch.starts, key=lambda run: run.id):
-            if (yield from self._started(lease, run, now)):
-                started.append(run.id)
+        started = yield from self._start_all(lease, batch.starts, now)
         lost = tuple(write.id for write in batch.writes if write.id not in owned)
-        return FlushOutcome(tuple(started), now, cursor, lost, ready)
+        return FlushOutcome(started, now, cursor, lost, ready)
 
     def _lock_topics(self, batch: Batch) -> Op[None]:
         topics = (wait.topic for write in batch.writes if not write.keep for wait in write.waits)
@@ -117,12 +113,16 @@ class FlushByRow:
         found = yield Statement(self._ready, {"run_ids": dialect.listed(parked)})
         return tuple(RunId(row[0]) for row in found.rows)
 
-    def _started(self, lease: Lease, run: NewRun, now: int) -> Op[bool]:
-        made = yield Statement(self._start, {**new_run_params(run), "worker": lease.worker, "at": now})
-        return made.affected == 1
+    def _start_all(self, lease: Lease, starts: Sequence[NewRun], now: int) -> Op[tuple[RunId, ...]]:
+        """Create the runs whose ids are free, one by one: the count of each insert says whether it was."""
+        started: tuple[RunId, ...] = ()
+        for run in sorted(starts, key=lambda run: run.id):
+            made = yield Statement(self._start, {**new_run_params(run), "worker": lease.worker, "at": now})
+            started += (run.id,) * made.affected
+        return started
 
 
-def _awaited(basis: Basis) -> Select[Any]:
+def _awaited(basis: Basis) -> Query:
     """Which of these runs wait for a signal that is there already. Their topics are locked, so none is on its way."""
     waits, signals = basis.tables.waits, basis.tables.signals
     there = select(signals.c.id).where(counts(signals, waits)).correlate(waits).exists()

@@ -1,16 +1,18 @@
-"""Send signals row by row. The unique index on (name, dedupe_id) stores each once; the one on waits (topic) finds whom to wake."""
+"""Send signals row by row.
+
+The unique index on (name, dedupe_id) stores each once; the one on waits (topic) finds whom to wake.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sqlalchemy import Insert, Select, Text, Update, bindparam, select, update
+from sqlalchemy import Insert, Text, Update, bindparam, select, update
 
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewSignal, SignalOutcome
 from outlast.stores.basis import Basis
-from outlast.stores.tables import is_unready
+from outlast.stores.tables import Query, is_unready
 
 
 class SendByRow:
@@ -26,7 +28,7 @@ class SendByRow:
             payload=bindparam("payload", type_=Text),
             created_at=basis.now,
         )
-        self._stored: Select[Any] = select(signals.c.id, signals.c.topic).where(
+        self._stored: Query = select(signals.c.id, signals.c.topic).where(
             signals.c.name == bindparam("name", type_=Text), signals.c.dedupe_id == bindparam("dedupe_id", type_=Text)
         )
         self._wake = _wake(basis)
@@ -35,10 +37,10 @@ class SendByRow:
         locks = self._basis.dialect.topic_locks(self._basis.tables, (signal.topic for signal in signals), shared=False)
         if locks is not None:
             yield locks
-        outcomes: list[SignalOutcome] = []
+        outcomes: tuple[SignalOutcome, ...] = ()
         for signal in signals:
-            outcomes.append((yield from self._send_one(signal)))
-        return tuple(outcomes)
+            outcomes += ((yield from self._send_one(signal)),)
+        return outcomes
 
     def _send_one(self, signal: NewSignal) -> Op[SignalOutcome]:
         key: dict[str, object] = {"name": signal.name, "dedupe_id": signal.dedupe_id}

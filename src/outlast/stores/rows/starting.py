@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Insert, Integer, ScalarSelect, Select, Text, bindparam, func, select
+from sqlalchemy import BigInteger, ColumnElement, Insert, Integer, ScalarSelect, Text, bindparam, func, select
 
 from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewRun, StartOutcome
 from outlast.stores.basis import Basis
+from outlast.stores.tables import Query
 
 
 class StartByRow:
@@ -20,7 +21,7 @@ class StartByRow:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         self._insert = insert_run(basis, basis.now, leased=False)
-        self._existing: Select[Any] = existing_runs(basis)
+        self._existing: Query = existing_runs(basis)
 
     def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
         created: set[RunId] = set()
@@ -74,7 +75,7 @@ def new_run_params(run: NewRun) -> dict[str, object]:
     }
 
 
-def existing_runs(basis: Basis) -> Select[Any]:
+def existing_runs(basis: Basis) -> Query:
     """Return the statement that reads what `StartOutcome` tells, by the key."""
     runs = basis.tables.runs
     return select(runs.c.id, runs.c.workflow, runs.c.version, runs.c.input, runs.c.status, runs.c.created_at).where(

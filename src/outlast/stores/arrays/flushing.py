@@ -1,0 +1,217 @@
+"""Write a worker's batch as one statement over arrays: fence, starts, records, run writes and waits together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from outlast.model.ids import RunId
+from outlast.model.journal import Record
+from outlast.model.run import TERMINAL
+from outlast.ports.operation import Op, Params, Statement
+from outlast.ports.store import Batch, FlushOutcome, Lease, RunWrite, Wait
+from outlast.stores.arrays.starting import start_params
+from outlast.stores.basis import Basis
+from outlast.stores.waits import LATE_IDS
+from outlast.stores.workers import lease_lost, leased
+
+# Every part depends on `fence`, so with a lease that is over none of them finds a row. The fence holds the worker's row
+# against whoever would end the lease (`for update`, or its deletion) until we commit; while one of them holds it, this
+# statement waits there, and then finds no row. Held by tests/race/test_fence.py.
+#
+# Each part goes from its array to the tables by their keys, one row after the other and in the order of the array: these
+# are the nested loops that a connection of ours is set up for, and the order in which rows are locked.
+_FENCE: Final = """
+with fence as materialized (
+  select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:epoch as integer)
+  for key share
+),
+"""
+
+_STARTED: Final = """
+started as (
+  insert into {runs} (
+    id, workflow, version, status, priority, input, owner, ready, deadline_at, stop_unseen, signal_cursor,
+    turns, lapses, created_at, started_at, updated_at
+  )
+  select new.id, new.workflow, new.version, 'running', new.priority, new.input, cast(:worker as text), 0,
+    fence.now + new.timeout, 0,
+    (select coalesce(max(id), 0) from {signals}), 1, 0, fence.now, fence.now, fence.now
+  from fence, unnest(
+    cast(:ids as text[]), cast(:workflows as text[]), cast(:versions as integer[]), cast(:priorities as integer[]),
+    cast(:inputs as text[]), cast(:timeouts as bigint[])
+  ) new (id, workflow, version, priority, input, timeout)
+  on conflict (id) do nothing
+  returning id
+),
+"""
+
+_RECORDED: Final = """
+recorded as (
+  insert into {journal} (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
+  select new.run_id, new.seq, new.kind, new.phase, new.name, new.attempt, new.due_at, new.payload,
+    case when new.recorded_at = 0 then fence.now else new.recorded_at end
+  from fence, unnest(
+    cast(:record_run_ids as text[]), cast(:seqs as integer[]), cast(:kinds as text[]), cast(:phases as text[]),
+    cast(:record_names as text[]), cast(:attempts as integer[]), cast(:record_dues as bigint[]),
+    cast(:payloads as text[]), cast(:record_times as bigint[])
+  ) new (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
+  join {runs} runs on runs.id = new.run_id and runs.owner = cast(:worker as text)
+  on conflict (run_id, seq) do nothing
+),
+"""
+
+# A stop that came while the turn was on its way to here (`stop_unseen`) would otherwise be found at the due time only, or
+# never. When this statement waited for the request's lock, it reads the row as the request left it.
+# Held by tests/race/test_stop.py.
+_WRITTEN: Final = """
+written as (
+  update {runs} runs set
+    status = new.status,
+    owner = case when new.keep then runs.owner end,
+    ready = case when {parks} and ({wakes}) then 1 else 0 end,
+    due_at = case when not {parks} then null when {wakes} then fence.now else new.due_at end,
+    output = case when new.ends then new.output else runs.output end,
+    error = case when new.ends then new.error else runs.error end,
+    custom_status = case when new.sets_custom_status then new.custom_status else runs.custom_status end,
+    held = new.held,
+    lapses = case when new.progressed then 0 else runs.lapses end,
+    finished_at = case when new.ends then fence.now else runs.finished_at end,
+    updated_at = fence.now
+  from fence, unnest(
+    cast(:write_ids as text[]), cast(:statuses as text[]), cast(:keeps as boolean[]), cast(:ends as boolean[]),
+    cast(:dues as bigint[]), cast(:outputs as text[]), cast(:errors as text[]), cast(:sets as boolean[]),
+    cast(:custom_statuses as text[]), cast(:helds as text[]), cast(:progresses as boolean[]),
+    cast(:wait_counts as integer[])
+  ) new (id, status, keep, ends, due_at, output, error, sets_custom_status, custom_status, held, progressed, waits)
+  where runs.id = new.id and runs.owner = cast(:worker as text)
+  returning runs.id, runs.ready, new.keep, new.waits
+),
+"""
+_PARKS: Final = "(not new.keep and not new.ends)"
+_WAKES: Final = "(runs.stop_unseen = 1 or new.due_at <= fence.now)"
+_WAKES_OR_AWAITED: Final = "(runs.stop_unseen = 1 or new.due_at <= fence.now or new.id in (select run_id from awaited))"
+
+# The topics are locked before this statement begins, so a signal is either seen here or its sender will see the wait.
+# Held by tests/race/test_signals.py.
+_AWAITED: Final = """
+asked as materialized (
+  select new.* from fence, unnest(
+    cast(:wait_run_ids as text[]), cast(:positions as integer[]), cast(:topics as text[]), cast(:after_ids as bigint[]),
+    cast(:after_ats as bigint[])
+  ) new (run_id, position, topic, after_id, after_at)
+  join {runs} runs on runs.id = new.run_id and runs.owner = cast(:worker as text)
+),
+awaited as materialized (
+  select asked.run_id from asked
+  where exists (
+    select 1 from {signals} signals
+    where signals.topic = asked.topic
+      and signals.id > asked.after_id - case when asked.after_at is null then 0 else {late_ids} end
+      and (signals.id > asked.after_id or signals.created_at > asked.after_at)
+  )
+),
+waited as (
+  insert into {waits} (run_id, position, topic, after_id, after_at)
+  select run_id, position, topic, after_id, after_at from asked
+  on conflict (run_id, position) do update
+  set topic = excluded.topic, after_id = excluded.after_id, after_at = excluded.after_at
+),
+"""
+
+# Waits are replaced by place: those that are left over go, the others were written over. So no row is deleted and
+# inserted by one statement.
+_REST: Final = """
+unwaited as (
+  delete from {waits} waits using written
+  where waits.run_id = written.id and waits.position >= written.waits and not written.keep
+)
+select fence.now, (select coalesce(max(id), 0) from {signals}), array(select id from started),
+  array(select id from written), array(select id from written where ready = 1)
+from fence
+"""
+
+
+class FlushByArrays:
+    """One statement; with waits, one transaction that locks their topics first."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        words = {"parks": _PARKS, "late_ids": str(LATE_IDS)}
+        self._flush = basis.worded(_FENCE + _STARTED + _RECORDED + _WRITTEN + _REST, **words, wakes=_WAKES)
+        self._flush_waits = basis.worded(
+            _FENCE + _STARTED + _RECORDED + _AWAITED + _WRITTEN + _REST, **words, wakes=_WAKES_OR_AWAITED
+        )
+
+    def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
+        waits = [
+            (write.id, position, wait)
+            for write in batch.writes
+            if not write.keep and write.status not in TERMINAL
+            for position, wait in enumerate(write.waits)
+        ]
+        params: dict[str, object] = {
+            **leased(lease),
+            **start_params(batch.starts),
+            **_record_params(batch.records),
+            **_write_params(batch.writes),
+        }
+        locks = self._basis.dialect.topic_locks(self._basis.tables, (wait.topic for _, _, wait in waits), shared=True)
+        if locks is None:
+            written = yield Statement(self._flush, params, span="alone")
+        else:
+            yield locks
+            written = yield Statement(self._flush_waits, {**params, **_wait_params(waits)})
+        if not written.rows:
+            raise lease_lost(lease)
+        return _outcome(batch, written.rows[0])
+
+
+def _outcome(batch: Batch, row: Sequence[Any]) -> FlushOutcome:
+    now, cursor, started, owned, ready = row
+    found = set(owned)
+    lost = tuple(write.id for write in batch.writes if write.id not in found)
+    return FlushOutcome(tuple(map(RunId, started)), now, cursor, lost, tuple(map(RunId, ready)))
+
+
+def _record_params(records: Sequence[tuple[RunId, Record]]) -> Params:
+    return {
+        "record_run_ids": [run_id for run_id, _ in records],
+        "seqs": [record.seq for _, record in records],
+        "kinds": [record.kind.value for _, record in records],
+        "phases": [record.phase.value for _, record in records],
+        "record_names": [record.name for _, record in records],
+        "attempts": [record.attempt for _, record in records],
+        "record_dues": [record.due_at for _, record in records],
+        "payloads": [record.payload for _, record in records],
+        "record_times": [record.recorded_at for _, record in records],
+    }
+
+
+def _write_params(writes: Iterable[RunWrite]) -> Params:
+    ordered = sorted(writes, key=lambda write: write.id)
+    ends = [write.status in TERMINAL for write in ordered]
+    return {
+        "write_ids": [write.id for write in ordered],
+        "statuses": [write.status.value for write in ordered],
+        "keeps": [write.keep and not end for write, end in zip(ordered, ends, strict=True)],
+        "ends": ends,
+        "dues": [write.due_at for write in ordered],
+        "outputs": [write.output for write in ordered],
+        "errors": [write.error for write in ordered],
+        "sets": [write.sets_custom_status for write in ordered],
+        "custom_statuses": [write.custom_status for write in ordered],
+        "helds": [write.held for write in ordered],
+        "progresses": [write.progressed for write in ordered],
+        "wait_counts": [0 if end else len(write.waits) for write, end in zip(ordered, ends, strict=True)],
+    }
+
+
+def _wait_params(waits: Sequence[tuple[RunId, int, Wait]]) -> Mapping[str, object]:
+    return {
+        "wait_run_ids": [run_id for run_id, _, _ in waits],
+        "positions": [position for _, position, _ in waits],
+        "topics": [wait.topic for _, _, wait in waits],
+        "after_ids": [wait.after_id for _, _, wait in waits],
+        "after_ats": [wait.after_at for _, _, wait in waits],
+    }

@@ -1,0 +1,158 @@
+"""Awaiting callers on PostgreSQL: raw asyncpg, statements compiled and prepared once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sqlalchemy import TextClause
+from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
+from sqlalchemy.sql.selectable import SelectBase
+
+from outlast.ports.database import MakeOp
+from outlast.ports.operation import Result, Span, Statement, pump_awaiting
+from outlast.stores.databases.asyncpg_pool import Connect, Pool
+from outlast.stores.databases.compiling import Compiler
+from outlast.stores.databases.roads import OutcomeUnknown
+from outlast.stores.dialects.base import Dialect, Trouble
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+T = TypeVar("T")
+_BEGIN: Final[dict[Span, str | None]] = {
+    "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "alone": None,
+}
+_compiler = Compiler(asyncpg_dialect.dialect())  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
+
+
+class AsyncpgRoad:
+    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads."""
+
+    def __init__(self, dialect: Dialect, connect: Connect, *, limit: int) -> None:
+        self._dialect = dialect
+        self._connect = connect
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
+        self._inherited: list[object] = []
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        pool = self._pool()
+        transaction: _Transaction | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                transaction = _Transaction(await pool.take())
+                value = await pump_awaiting(make(), transaction.execute)
+                await transaction.commit()
+        except BaseException as error:
+            if transaction is None:
+                raise
+            await self._clean_up(pool, transaction, error)
+            if transaction.may_be_committed and self._is_lost(error):
+                raise OutcomeUnknown from error
+            raise
+        pool.give(transaction.connection)
+        return value
+
+    async def close(self) -> None:
+        with self._lock:
+            pools = list(self._pools.items()) if self._pid == os.getpid() else []
+            self._pools.clear()
+        for loop, pool in pools:
+            if loop is asyncio.get_running_loop():
+                await pool.close()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(pool.drop_idle)
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._pid != os.getpid():
+                # The parent's connections: kept so that nothing is sent on them, not even a farewell.
+                self._inherited += self._pools.values()
+                self._pools = weakref.WeakKeyDictionary()
+                self._pid = os.getpid()
+            pool = self._pools.get(loop)
+            if pool is None:
+                pool = self._pools[loop] = Pool(self._connect, self._limit)
+            return pool
+
+    async def _clean_up(self, pool: Pool, transaction: _Transaction, error: BaseException) -> None:
+        """Leave no transaction open behind an error: roll back where the connection can be trusted, else end it."""
+        connection = transaction.connection
+        if not isinstance(error, Exception) or self._is_lost(error) or connection.is_closed():
+            if connection.is_closed():
+                pool.drop_idle()
+            pool.drop(connection)
+            return
+        try:
+            await transaction.roll_back()
+        except BaseException:
+            pool.drop(connection)
+            raise
+        pool.give(connection)
+
+    def _is_lost(self, error: BaseException) -> bool:
+        return self._dialect.trouble(error) is Trouble.LOST
+
+
+class _Transaction:
+    """Begins as the op's first statement asks for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.may_be_committed = False
+        self._begun: Span | None = None
+
+    async def execute(self, statement: Statement) -> Result:
+        if self._begun is None:
+            self._begun = statement.span
+            begin = _BEGIN[statement.span]
+            if begin is None:
+                self.may_be_committed = True
+            else:
+                await self.connection.execute(begin)
+        return await execute(self.connection, statement)
+
+    async def commit(self) -> None:
+        if self._is_open:
+            self.may_be_committed = True
+            await self.connection.execute("COMMIT")
+
+    async def roll_back(self) -> None:
+        if self._is_open:
+            await self.connection.execute("ROLLBACK")
+
+    @property
+    def _is_open(self) -> bool:
+        return self._begun in ("write", "read")
+
+
+async def execute(connection: Connection, statement: Statement) -> Result:
+    """Execute one statement on a raw connection, ours or a caller's."""
+    compiled = _compiler.compiled(statement.sql)
+    params = statement.params
+    if not isinstance(params, Mapping):
+        await connection.executemany(compiled.text, compiled.rows_of_arguments(params))
+        return Result()
+    arguments = compiled.arguments(params)
+    if isinstance(statement.sql, SelectBase | TextClause):
+        rows: list[Any] = await connection.fetch(compiled.text, *arguments)
+        return Result(rows)
+    return Result(affected=_affected(await connection.execute(compiled.text, *arguments)))
+
+
+def _affected(status: str) -> int:
+    """Read the count from a command's tag, such as `INSERT 0 1` or `UPDATE 3`."""
+    count = status.rpartition(" ")[2]
+    return int(count) if count.isdigit() else -1

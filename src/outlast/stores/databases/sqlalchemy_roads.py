@@ -1,0 +1,119 @@
+"""Roads over SQLAlchemy engines: the application's own, and ours for blocking callers on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from outlast.ports.database import MakeOp
+from outlast.ports.operation import Result, Span, Statement, pump, pump_awaiting
+from outlast.stores.databases.peeking import first_span
+from outlast.stores.databases.roads import BlockingRoad, OutcomeUnknown
+from outlast.stores.dialects.base import Dialect, Trouble
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+T = TypeVar("T")
+# Set for each transaction, so that an engine made for another isolation serves as well.
+_ISOLATION: Final[dict[Span, str]] = {"write": "READ COMMITTED", "read": "REPEATABLE READ", "alone": "AUTOCOMMIT"}
+
+
+class EngineRoad:
+    """Blocking callers. After a fork the child's connections are its own; the parent's stay untouched."""
+
+    def __init__(self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool) -> None:
+        self._dialect = dialect
+        self._make_engine = make_engine
+        self._disposes = disposes
+        self._engine: Engine | None = None
+        self._pid = os.getpid()
+
+    def transact(self, make: MakeOp[T]) -> T:
+        span, made = first_span(make)
+        may_be_committed = span == "alone"
+        try:
+            with self._engine_here().connect() as raw:
+                connection = raw.execution_options(isolation_level=_ISOLATION[span])
+                value = pump(made(), lambda statement: execute(connection, statement))
+                may_be_committed = True
+                connection.commit()
+        except Exception as error:
+            if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
+                raise OutcomeUnknown from error
+            raise
+        return value
+
+    def close(self) -> None:
+        if self._disposes and self._engine is not None and self._pid == os.getpid():
+            self._engine.dispose()
+            self._engine = None
+
+    def _engine_here(self) -> Engine:
+        if self._engine is None:
+            self._engine = self._make_engine()
+            self._pid = os.getpid()
+        elif self._pid != os.getpid():
+            self._engine.dispose(close=False)
+            self._pid = os.getpid()
+        return self._engine
+
+
+class AsyncEngineRoad:
+    """Awaiting callers over the application's AsyncEngine, which belongs to the application's event loop."""
+
+    def __init__(self, dialect: Dialect, engine: AsyncEngine) -> None:
+        self._dialect = dialect
+        self._engine = engine
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        span, made = first_span(make)
+        may_be_committed = span == "alone"
+        try:
+            async with asyncio.timeout(timeout), self._engine.connect() as raw:
+                connection = await raw.execution_options(isolation_level=_ISOLATION[span])
+                value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
+                may_be_committed = True
+                await connection.commit()
+        except Exception as error:
+            if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
+                raise OutcomeUnknown from error
+            raise
+        return value
+
+    async def close(self) -> None:
+        """Leave the engine to the application."""
+
+
+class OnThreads:
+    """Awaiting callers over a blocking road: whole ops on the loop's threads."""
+
+    def __init__(self, road: BlockingRoad) -> None:
+        self._road = road
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        async with asyncio.timeout(timeout):
+            return await asyncio.to_thread(self._road.transact, make)
+
+    async def close(self) -> None:
+        """Leave the road to whoever has its blocking side."""
+
+
+def execute(connection: Connection, statement: Statement) -> Result:
+    """Execute one statement on an SQLAlchemy connection, ours or a caller's."""
+    result = connection.execute(statement.sql, statement.params or None)
+    if result.returns_rows:
+        return Result(result.fetchall(), result.rowcount)
+    return Result(affected=result.rowcount)
+
+
+async def execute_awaiting(connection: AsyncConnection, statement: Statement) -> Result:
+    """Execute one statement on an awaiting SQLAlchemy connection."""
+    result = await connection.execute(statement.sql, statement.params or None)
+    if result.returns_rows:
+        return Result(result.fetchall(), result.rowcount)
+    return Result(affected=result.rowcount)
