@@ -149,6 +149,10 @@ class Outlast:
                 self._access.forget()
                 await self._database.close()
 
+    def hurry(self) -> None:
+        """Have a `close` under way wait for no step any more: it hands the runs back at once. On the worker's loop."""
+        self._worker.hurry()
+
     async def migrate(self) -> tuple[int, ...]:
         """Bring the tables up to date; return the versions applied, none when nothing was to do.
 
@@ -169,7 +173,7 @@ class Outlast:
 
         Steps that run are waited for; runs that are due later stay as they are.
         """
-        await self._access.ready()
+        await self._access.ready("drain")
         return await self._worker.drain()
 
     @cached_property
@@ -316,8 +320,12 @@ class Outlast:
         The first request counts: `accepted` is False when the run had ended, was undoing already or had been asked before.
         A step that runs is waited for. Raises RunNotFound.
 
-        >>> handle = await app.start(hello, "Ada")
-        >>> (await app.cancel(handle.id, "Ada called")).accepted
+        >>> @workflow("patient")
+        ... async def patient(ctx: Context) -> None:
+        ...     await ctx.sleep("a-day", "1d")
+        >>> async with Outlast("sqlite://", workflows=[patient]) as app:
+        ...     run = await app.start(patient)
+        ...     (await app.cancel(run.id, "Ada called")).accepted
         True
         """
         return await self._client.cancel(id, reason, tx=tx)
@@ -386,7 +394,7 @@ class Outlast:
         try:
             for workflow in self._catalog:
                 _check_types(workflow)
-            await self._access.ready()
+            await self._access.ready("open")
             if with_worker:
                 await self._worker.start()
                 self._access.local = Local(self._worker, asyncio.get_running_loop())

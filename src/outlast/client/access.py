@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from outlast.client.commits import after_commit
-from outlast.errors import SchemaBehind
+from outlast.engine.eventloop import WorkflowLoop, running_loop
+from outlast.errors import SchemaBehind, WorkflowIOError, WrongColour
 from outlast.model.ids import RunId
 from outlast.ports.database import Database
 from outlast.ports.local import LocalWorker
@@ -47,11 +48,13 @@ class Access:
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._blocking_lock = threading.Lock()
 
-    async def ready(self) -> None:
-        """Return once the database can be used. Raises SchemaBehind and DatabaseUnavailable."""
+    async def ready(self, verb: str) -> None:
+        """Return once the database can be used for this verb. Raises SchemaBehind and DatabaseUnavailable."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, WorkflowLoop):
+            raise WorkflowIOError(f"app.{verb}(...)")
         if self._is_ready:
             return
-        loop = asyncio.get_running_loop()
         async with self._locks.setdefault(loop, asyncio.Lock()):
             if not self._is_ready:
                 await self.database.open()
@@ -65,8 +68,9 @@ class Access:
                 self._is_ready = True
         self._locks.pop(loop, None)
 
-    def ready_blocking(self) -> None:
-        """The same, blocking."""
+    def ready_blocking(self, verb: str) -> None:
+        """The same, blocking. Raises WrongColour where a loop runs."""
+        self.refuse_in_loop(verb)
         if self._is_ready:
             return
         with self._blocking_lock:
@@ -78,6 +82,14 @@ class Access:
                         raise
                     self.database.migrate_blocking()
                 self._is_ready = True
+
+    def refuse_in_loop(self, verb: str) -> None:
+        """Raise when a loop runs on this thread: blocking would stop it."""
+        loop = running_loop()
+        if isinstance(loop, WorkflowLoop):
+            raise WorkflowIOError(f"app.blocking.{verb}(...)")
+        if loop is not None:
+            raise WrongColour(verb)
 
     def forget(self) -> None:
         """Look at the tables again before the next call: the database was closed, and one in memory went with it."""

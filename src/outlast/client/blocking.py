@@ -5,7 +5,6 @@ The signatures are those of `client`. Held by tests/house/test_colours.py.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +16,6 @@ from outlast.client.endings import ending_blocking
 from outlast.client.handle import BlockingHandle, BlockingHandles
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone
-from outlast.errors import WrongColour
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -170,7 +168,7 @@ class BlockingClient:
 
     def migrate(self) -> tuple[int, ...]:
         """See `Outlast.migrate`."""
-        _refuse_in_loop("migrate")
+        self._access.refuse_in_loop("migrate")
         return self._access.database.migrate_blocking()
 
     def close(self) -> None:
@@ -188,17 +186,8 @@ class BlockingClient:
         return self._perform("result", self._calls.look([run_id]))[0]
 
     def _perform(self, verb: str, call: Call[R, T], tx: object = None) -> T:
-        _refuse_in_loop(verb)
-        self._access.ready_blocking()
+        self._access.ready_blocking(verb)
         if tx is None:
             return call.settle(self._access.database.run_blocking(call.make))
         outcome = self._access.database.join_blocking(tx, call.make, read_committed=call.read_committed)
         return call.settle(outcome)
-
-
-def _refuse_in_loop(verb: str) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise WrongColour(verb)

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from outlast.client.catalog import Catalog
 from outlast.client.identity import Ids, derived
 from outlast.client.paging import cursor_after, position_after
-from outlast.client.results import result_of, type_name
+from outlast.client.results import result_of
 from outlast.client.views import run_view
 from outlast.engine.definition import Workflow, workflow_of
 from outlast.engine.frames import current_step
@@ -30,7 +30,7 @@ from outlast.errors import (
 )
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration, to_us
-from outlast.model.failures import encode_failure
+from outlast.model.failures import encode_failure, type_name
 from outlast.model.ids import RunId
 from outlast.model.options import priority as checked_priority
 from outlast.model.run import Page, Run, Status, StopKind, StopReceipt

@@ -64,7 +64,7 @@ class Client:
         version: int | None = None,
     ) -> Handle[Any]:
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
-        await self._access.ready()
+        await self._access.ready("start")
         if tx is not None:
             outcome = await self._perform(self._calls.start_alone(start), tx)
             self._access.wake(tx)
@@ -84,7 +84,7 @@ class Client:
         version: int | None = None,
     ) -> Handles[Any]:
         call = self._calls.start_many(workflow, inputs, ids=ids, timeout=timeout, priority=priority, version=version)
-        await self._access.ready()
+        await self._access.ready("start_many")
         outcomes = await self._perform(call, tx)
         self._access.wake(tx)
         return [Handle(self, outcome) for outcome in outcomes]
@@ -106,7 +106,7 @@ class Client:
 
     async def result(self, id: str, *, timeout: Duration | None = None) -> object:
         run_id, limit = id_rules.run_id(id), wait_limit(timeout)
-        await self._access.ready()
+        await self._access.ready("result")
         mine = self._on_loop()
         outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiting=mine.waiting)
         return self._calls.result(run_id, outcome)
@@ -121,21 +121,21 @@ class Client:
         tx: object = None,
     ) -> SignalReceipt:
         call = self._calls.signal(signal, payload, key=key, id=id)
-        await self._access.ready()
+        await self._access.ready("signal")
         receipt = await self._perform(call, tx)
         if receipt.woken:
             self._access.wake(tx)
         return receipt
 
     async def cancel(self, id: str, reason: str = "Cancelled.", *, tx: object = None) -> StopReceipt:
-        return await self._stop(id, StopKind.CANCEL, reason, tx)
+        return await self._stop("cancel", id, StopKind.CANCEL, reason, tx)
 
     async def terminate(self, id: str, reason: str = "Terminated.", *, tx: object = None) -> StopReceipt:
-        return await self._stop(id, StopKind.TERMINATE, reason, tx)
+        return await self._stop("terminate", id, StopKind.TERMINATE, reason, tx)
 
     async def get(self, id: str, *, journal: bool = False) -> Run | None:
         call = self._calls.get(id, journal=journal)
-        await self._access.ready()
+        await self._access.ready("get")
         return await self._perform(call)
 
     async def list(
@@ -158,7 +158,7 @@ class Client:
             limit=limit,
             cursor=cursor,
         )
-        await self._access.ready()
+        await self._access.ready("list")
         return await self._perform(call)
 
     async def close(self) -> None:
@@ -167,9 +167,9 @@ class Client:
         if mine is not None:
             await mine.close()
 
-    async def _stop(self, id: str, kind: StopKind, reason: str, tx: object) -> StopReceipt:
+    async def _stop(self, verb: str, id: str, kind: StopKind, reason: str, tx: object) -> StopReceipt:
         call = self._calls.stop(id, kind, reason)
-        await self._access.ready()
+        await self._access.ready(verb)
         receipt = await self._perform(call, tx)
         if receipt.accepted:
             self._access.stop_requested(receipt.run_id, tx)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from outlast.client.access import Access
 from outlast.client.grouping import Grouped
@@ -43,6 +43,7 @@ async def ending(
     told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
     closing: asyncio.Future[None] = loop.create_future()
     waiting.add(closing)
+    news: set[asyncio.Future[Any]] = {told, closing}
     try:
         for pause in pauses():
             if not (worker and worker.holds(run_id)):
@@ -54,9 +55,7 @@ async def ending(
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
                 raise ResultTimeout(run_id, timeout)
-            await asyncio.wait(
-                [told, closing], timeout=_until_next_look(now, pause, limit), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(news, timeout=_until_next_look(now, pause, limit), return_when=asyncio.FIRST_COMPLETED)
             if told.done() and not told.cancelled():
                 return told.result()
             if closing.done():

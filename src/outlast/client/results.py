@@ -7,7 +7,7 @@ from typing import Final
 from outlast.client.catalog import Catalog
 from outlast.client.views import PLAIN
 from outlast.errors import CompensationFailed, Failure, RunCancelled, RunFailed, RunTerminated, RunTimedOut
-from outlast.model.failures import decode_failure
+from outlast.model.failures import decode_failure, type_name
 from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import Outcome
@@ -22,11 +22,6 @@ def result_of(catalog: Catalog, run_id: RunId, outcome: Outcome) -> object:
     workflow = catalog.get(outcome.workflow, outcome.version)
     shape = workflow.output_shape if workflow else PLAIN
     return None if outcome.output is None else shape.decode(outcome.output, f"The output of run {run_id!r}")
-
-
-def type_name(kind: type[RunFailed]) -> str:
-    """Return what a recorded failure calls this kind of end."""
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _failed(run_id: RunId, outcome: Outcome) -> RunFailed:

@@ -17,9 +17,11 @@ class Recorder:
         self.groups: list[list[int]] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.asked = asyncio.Event()
 
     async def __call__(self, numbers: Sequence[int]) -> Sequence[int]:
         self.groups.append(list(numbers))
+        self.asked.set()
         await self.gate.wait()
         if 13 in numbers:
             raise ValueError("13")
@@ -49,8 +51,7 @@ async def test_what_is_asked_while_a_group_is_in_flight_forms_the_next() -> None
     recorder.gate.clear()
     grouped = Grouped(recorder, most=10)
     first = asyncio.ensure_future(grouped.ask(1))
-    while not recorder.groups:
-        await asyncio.sleep(0)
+    await recorder.asked.wait()
 
     others = [asyncio.ensure_future(grouped.ask(number)) for number in (2, 3)]
     await asyncio.sleep(0)
@@ -113,8 +114,7 @@ async def test_a_caller_that_went_away_is_not_asked_for() -> None:
     recorder.gate.clear()
     grouped = Grouped(recorder, most=10)
     first = asyncio.ensure_future(grouped.ask(1))
-    while not recorder.groups:
-        await asyncio.sleep(0)
+    await recorder.asked.wait()
     gone, staying = asyncio.ensure_future(grouped.ask(2)), asyncio.ensure_future(grouped.ask(3))
     await asyncio.sleep(0)
 
@@ -151,8 +151,7 @@ async def test_when_the_loop_ends_nobody_is_left_waiting() -> None:
     recorder.gate.clear()
     grouped = Grouped(recorder, most=1)
     answers = [asyncio.ensure_future(grouped.ask(number)) for number in (1, 2)]
-    while not recorder.groups:
-        await asyncio.sleep(0)
+    await recorder.asked.wait()
 
     for task in asyncio.all_tasks():
         if task.get_name() == "outlast-client":

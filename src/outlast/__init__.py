@@ -1,0 +1,112 @@
+"""Workflows that outlast the process that runs them: ordinary async functions, journaled in your own SQL database.
+
+Everything an application needs is imported from here; `outlast.testing` holds what its tests need.
+"""
+
+from outlast.app import Outlast
+from outlast.client.blocking import BlockingClient
+from outlast.client.handle import BlockingHandle, Handle
+from outlast.engine.conditions import Condition
+from outlast.engine.context import Context
+from outlast.engine.definition import Workflow, workflow
+from outlast.engine.step import Step, step
+from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.errors import (
+    AppClosed,
+    CompensationFailed,
+    DatabaseUnavailable,
+    DefinitionError,
+    DriverMissing,
+    Failure,
+    InvalidArgument,
+    InvalidDuration,
+    InvalidName,
+    IsolationRefused,
+    JournalMismatch,
+    LeaseLost,
+    NonRetryable,
+    NotATransaction,
+    OutlastError,
+    ResultTimeout,
+    RetryAfter,
+    RunCancelled,
+    RunFailed,
+    RunIdConflict,
+    RunNotFound,
+    RunTerminated,
+    RunTimedOut,
+    SchemaBehind,
+    SignalIdConflict,
+    StepFailed,
+    UnknownWorkflow,
+    ValueNotStorable,
+    ValueUnreadable,
+    WorkflowFailed,
+    WorkflowIOError,
+    WrongColour,
+)
+from outlast.model.ids import RunId
+from outlast.model.journal import Entry, Kind, Phase
+from outlast.model.options import Retry, WorkerOptions
+from outlast.model.run import Page, Run, Status, StopKind, StopReceipt
+from outlast.model.signal import Signal, SignalReceipt
+
+__all__ = [
+    "AppClosed",
+    "BlockingClient",
+    "BlockingHandle",
+    "CompensationContext",
+    "CompensationFailed",
+    "Condition",
+    "Context",
+    "DatabaseUnavailable",
+    "DefinitionError",
+    "DriverMissing",
+    "Entry",
+    "Failure",
+    "Handle",
+    "InvalidArgument",
+    "InvalidDuration",
+    "InvalidName",
+    "IsolationRefused",
+    "JournalMismatch",
+    "Kind",
+    "LeaseLost",
+    "NonRetryable",
+    "NotATransaction",
+    "Outlast",
+    "OutlastError",
+    "Page",
+    "Phase",
+    "ResultTimeout",
+    "Retry",
+    "RetryAfter",
+    "Run",
+    "RunCancelled",
+    "RunFailed",
+    "RunId",
+    "RunIdConflict",
+    "RunNotFound",
+    "RunTerminated",
+    "RunTimedOut",
+    "SchemaBehind",
+    "Signal",
+    "SignalIdConflict",
+    "SignalReceipt",
+    "Status",
+    "Step",
+    "StepContext",
+    "StepFailed",
+    "StopKind",
+    "StopReceipt",
+    "UnknownWorkflow",
+    "ValueNotStorable",
+    "ValueUnreadable",
+    "WorkerOptions",
+    "Workflow",
+    "WorkflowFailed",
+    "WorkflowIOError",
+    "WrongColour",
+    "step",
+    "workflow",
+]
