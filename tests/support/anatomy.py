@@ -18,7 +18,7 @@ def anatomy(value: object) -> object:
     if isinstance(value, Enum | float | Decimal):
         return (kind, repr(value))
     if isinstance(value, datetime | time):
-        return (kind, value.isoformat(), value.fold, repr(value.tzinfo))
+        return (kind, value.isoformat(), value.fold, getattr(value.tzinfo, "key", None))
     if isinstance(value, dict):
         return (kind, [(anatomy(key), anatomy(item)) for key, item in cast("dict[object, object]", value).items()])
     if isinstance(value, set | frozenset):

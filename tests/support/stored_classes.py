@@ -167,6 +167,17 @@ class Incomparable:
     __hash__ = None  # type: ignore[assignment]  # unhashable, as whatever defines __eq__ alone
 
 
+class Touchy(str):
+    """A text that is not to be compared."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("these are not to be compared")
+
+    __hash__ = str.__hash__
+
+
 @dataclass
 class Either:
     """JSON alone cannot tell which of two classes a field held."""

@@ -59,6 +59,10 @@ class Measured(BaseModel):
     maybe: float | None = None
 
 
+class Choosy(BaseModel):
+    choice: Item | Basket
+
+
 class Broken(BaseModel):
     number: int
 

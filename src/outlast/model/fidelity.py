@@ -42,8 +42,8 @@ class Survey:
     needs_walk: bool
     """A place where `==` shows too little: one that takes anything, since an enum that is a str equals the str it came
     back as, or a time, which may equal one without its zone."""
-    has_strangers: bool
-    """A class of which nobody knows how it is stored."""
+    is_beyond_json: bool
+    """A class of which nobody knows how it is stored, or floats as keys, among which NaN would pass for a text."""
 
 
 def survey(root: Node) -> Survey:
@@ -51,7 +51,7 @@ def survey(root: Node) -> Survey:
     nodes = list(_nodes(root))
     return Survey(
         needs_walk=any(is_open(node) or isinstance(node, inspect.TimeType) for node in nodes),
-        has_strangers=any(map(_is_stranger, nodes)),
+        is_beyond_json=any(_is_stranger(node) or _has_float_keys(node) for node in nodes),
     )
 
 
@@ -77,8 +77,6 @@ def describe(node: Node) -> str:
             return "None"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(repr, values))}"
-        case inspect.AnyType():
-            return "anything"
         case _:
             pass
     cls = _class_of(node)
@@ -118,6 +116,12 @@ def _is_stranger(node: Node) -> bool:
     return cls is None or (kind_of(cls) not in _BY_THE_HOOKS and not issubclass(cls, PurePath))
 
 
+def _has_float_keys(node: Node) -> bool:
+    return isinstance(node, inspect.DictType) and any(
+        isinstance(part, inspect.FloatType) for part in _nodes(node.key_type)
+    )
+
+
 def misfit(value: object, node: Node | None, place: Place) -> Fault | None:
     """Find the first place where a value is of another type than its annotation says."""
     if node is None or is_open(node):
@@ -154,7 +158,7 @@ def difference(value: object, copy: object, node: Node | None, place: Place) -> 
     if are_same_builtins(value, copy):
         return None
     if not _keeps_type(value, copy, node):
-        return Fault(place, f"its type is {_name(value)}, and it would come back as {_name(copy)}")
+        return Fault(place, _changed(value, copy))
     if not _has_parts(copy):
         return None if _is_equal(value, copy) else Fault(place, _changed(value, copy))
     branch = None if node is None else node if is_open(node) else _branch(node, value)
@@ -252,8 +256,6 @@ def _branch(node: Node, value: object) -> Node | None:
 
 
 def _accepts(node: Node, value: object) -> bool:
-    if is_open(node):
-        return True
     if isinstance(node, inspect.LiteralType):
         return any(value == each and type(value) is type(each) for each in node.values)
     if isinstance(node, inspect.TypedDictType):
@@ -275,6 +277,8 @@ def _name(value: object) -> str:
 def _changed(value: object, copy: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return not_finite(value)
+    if type(value) is not type(copy):
+        return f"its type is {_name(value)}, and it would come back as {_name(copy)}"
     return f"{shown(value)} would come back as {shown(copy)}"
 
 

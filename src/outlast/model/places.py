@@ -24,6 +24,12 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 Place: TypeAlias = str | Step
 """The name of the whole value, or a step into it."""
 
+_AROUND: Final[dict[StepKind, tuple[str, str]]] = {
+    "field": (".", ""),
+    "item": ("[", "]"),
+    "key": ("[key ", "]"),
+    "member": ("{", "}"),
+}
 _short: Final = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
 
@@ -32,15 +38,8 @@ def place_text(place: Place) -> str:
     """Write a place the way one would write it in code. A set's member has no such way: it is shown in braces."""
     steps: list[str] = []
     while isinstance(place, Step):
-        match place.kind:
-            case "field":
-                steps.append(f".{place.key}")
-            case "item":
-                steps.append(f"[{shown(place.key)}]")
-            case "key":
-                steps.append(f"[key {shown(place.key)}]")
-            case "member":
-                steps.append(f"{{{shown(place.key)}}}")
+        before, after = _AROUND[place.kind]
+        steps.append(f"{before}{place.key if place.kind == 'field' else shown(place.key)}{after}")
         place = place.above
     return place + "".join(reversed(steps))
 

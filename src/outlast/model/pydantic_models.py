@@ -51,8 +51,8 @@ def fault(model: object, error: Exception, place: Place) -> tuple[object, Place,
         is_field = isinstance(name, str) and hasattr(part, name)
         try:
             part = getattr(part, str(name)) if is_field else part[name]
-        except (LookupError, TypeError):  # a union's branch or a validator's own name is no step into the value
-            break
+        except (LookupError, TypeError):  # the name of a union's branch or of a validator is no step into the value
+            continue
         place = Step(place, "field" if is_field else "item", name)
     return part, place, first["msg"]
 

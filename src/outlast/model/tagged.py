@@ -32,8 +32,8 @@ from outlast.model.places import Place, Step, place_text, shown
 from outlast.model.pydantic_models import load_model
 from outlast.model.tagging import tag
 
-TAG_PREFIX: Final = '{"$":'
-"""How the text of a tagged object begins, and no other text of this form."""
+_TAG: Final = '{"$":'
+"""How every tagged object begins. Inside a JSON string its quotes would be escaped, so no text's content looks like it."""
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder[object]()
@@ -44,19 +44,24 @@ def encode_tagged(value: object, where: str) -> str:
     return _encoder.encode(tag(value, where)).decode()
 
 
-def encode_open(value: object, where: str) -> str:
-    """Write a value as `encode_tagged` does, in a tag of its own if it has none: the text always begins with a tag."""
+def encode_described(value: object, where: str) -> str:
+    """Write a value as `encode_tagged` does, in a tag of its own if it needs none: the text then `is_described`."""
     text = encode_tagged(value, where)
-    return text if text.startswith(TAG_PREFIX) else f'{TAG_PREFIX}"open","v":{text}}}'
+    return text if is_described(text) else f'{_TAG}"open","v":{text}}}'
+
+
+def is_described(text: str) -> bool:
+    """Whether a text has a tag anywhere."""
+    return _TAG in text
 
 
 def decode_tagged(text: str, where: str) -> object:
-    """Read what `encode_tagged` or `encode_open` wrote. Raises `ValueUnreadable` with the place of what is damaged."""
+    """Read what `encode_tagged` wrote. Raises `ValueUnreadable` with the place of what is damaged."""
     try:
         raw = _decoder.decode(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueUnreadable(where, f"the stored text is damaged: {error}") from error
-    return _restored(raw, where) if '"$"' in text else raw
+    return _restored(raw, where) if is_described(text) else raw
 
 
 def _restored(raw: object, place: Place) -> object:
@@ -71,7 +76,7 @@ def _restored(raw: object, place: Place) -> object:
     name = found["$"]
     try:
         return _READERS.get(name, _read_instance)(found, place)
-    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         _unreadable(place, f"the stored {name} is damaged: {error}", error)
 
 

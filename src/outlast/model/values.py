@@ -7,6 +7,8 @@ and every replay see the same, and nobody holds the object whose later change wo
 Where the plain JSON would lose something that the annotation leaves open (a datetime in a `dict[str, Any]`, an instance
 of a subclass) or where there is no annotation at all, the text describes itself: see `tagged`. A text of either form
 tells which it is. Values that no form can keep are refused where they are produced, by their place.
+
+Two things an annotated datetime does not keep: its zone's name, which becomes the offset, and the fold of a naive one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from outlast.model.classes import SCALARS, Kind, kind_of, plain_scalar
 from outlast.model.fidelity import Node, are_same_builtins, difference, is_open, misfit, survey
 from outlast.model.places import place_text
 from outlast.model.pydantic_models import dump_model, load_model
-from outlast.model.tagged import TAG_PREFIX, decode_tagged, encode_open, encode_tagged
+from outlast.model.tagged import decode_tagged, encode_described, encode_tagged, is_described
 from outlast.model.tagging import refuse_unstorable
 
 T = TypeVar("T")
@@ -121,7 +123,7 @@ def _typed_of(annotation: object) -> _Typed | None:
     except Exception:  # noqa: BLE001  msgspec has no one error for what it does not support, and names may not resolve
         return None
     found = survey(node)
-    if is_open(node) or found.has_strangers:
+    if is_open(node) or found.is_beyond_json:
         return None
     return _Typed(decoder, node, needs_walk=found.needs_walk)
 
@@ -147,32 +149,26 @@ class _Typed:
         return self._settle_described(value, where)
 
     def decode(self, text: str, where: str) -> object:
-        if text.startswith(TAG_PREFIX):
+        if is_described(text):
             return self._decode_described(text, where)
         try:
             return self.decoder.decode(text)
         except Exception as error:  # constructors and validators are the application's code
-            if TAG_PREFIX in text:  # written before the annotation was there
-                return self._decode_described(text, where)
             raise ValueUnreadable(*_message(error, where)) from error
 
     def _is_kept(self, value: object, copy: object, text: str) -> bool:
-        if text.startswith(TAG_PREFIX):
+        if is_described(text):  # it is not, but a user's own "$" makes it look so
             return False
         if self.needs_walk:
             return difference(value, copy, self.node, "") is None
-        if (
-            type(value) is type(copy)
-            and _equal(value, copy)
-            and ("null" not in text or _packed(value) == _packed(copy))
-        ):
+        if type(value) is type(copy) and _equal(value, copy) and ("null" not in text or _packs_alike(value, copy)):
             return True
         return difference(value, copy, self.node, "") is None
 
     def _settle_described(self, value: object, where: str) -> tuple[str, object]:
         self._refuse_misfit(value, where)
-        text = encode_open(value, where)
-        return text, _proven(value, decode_tagged(text, where), where)
+        text = encode_described(value, where)
+        return text, _proven(value, _read_again(text, where), where)
 
     def _decode_described(self, text: str, where: str) -> object:
         value = decode_tagged(text, where)
@@ -202,13 +198,20 @@ def _plain_text(value: object) -> str | None:
 
 def _settle_tagged(value: object, where: str) -> tuple[str, object]:
     plain = None if kind_of(type(value)) else _plain_text(value)
-    if plain is not None and '"$"' not in plain:
+    if plain is not None and not is_described(plain):
         copy = _plain_decoder.decode(plain)
         if are_same_builtins(value, copy):
             return plain, copy
     text = encode_tagged(value, where)
-    copy = decode_tagged(text, where)
+    copy = _read_again(text, where)
     return text, copy if type(value) is type(copy) and _equal(value, copy) else _proven(value, copy, where)
+
+
+def _read_again(text: str, where: str) -> object:
+    try:
+        return decode_tagged(text, where)
+    except ValueUnreadable as error:
+        raise ValueNotStorable(error.where, error.reason) from error
 
 
 def _proven(value: object, copy: object, where: str) -> object:
@@ -225,9 +228,16 @@ def _equal(value: object, copy: object) -> bool:
         return False
 
 
-def _packed(value: object) -> bytes:
-    """A form in which NaN, unlike in JSON, is not null: one in a field that takes no part in `==` would pass unseen."""
-    return _packer.encode(value)
+def _packs_alike(value: object, copy: object) -> bool:
+    """Whether two equal values hold None in the same places.
+
+    JSON writes NaN as null, and a NaN in a field that takes no part in `==` would pass unseen. MessagePack keeps them
+    apart. It has no integers of more than 64 bits: then this says no, and a walk finds out.
+    """
+    try:
+        return _packer.encode(value) == _packer.encode(copy)
+    except OverflowError:
+        return False
 
 
 def _message(error: Exception, where: str) -> tuple[str, str]:

@@ -242,6 +242,8 @@ def test_a_zone_becomes_its_offset() -> None:
         (tuple[int, int], Point(1, 2)),
         (float, 2**53 + 1),
         (dict[tuple[int, int], str], {(1, 2): "x"}),
+        (dict[float, int], {0.5: 1}),
+        (dict[int | str, int], {1: 1, "a": 2}),
         (datetime, datetime(1800, 1, 1, tzinfo=ZoneInfo("Europe/Helsinki"))),
         (time, time(1, 2, tzinfo=ZoneInfo("Europe/Helsinki"))),
     ],
@@ -252,7 +254,7 @@ def test_what_plain_json_would_lose_describes_itself(annotation: object, value: 
 
     text, copy = shape.settle(value, "result")
 
-    assert text.startswith('{"$":')
+    assert '{"$":' in text
     assert anatomy(copy) == anatomy(value)
     assert anatomy(shape.decode(text, "result")) == anatomy(value)
 
