@@ -8,16 +8,20 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 from typing import Any
 
-from outlast.engine.decision import Parked, Progress, State, StepCall, Working
+from outlast.engine.decision import Parked, Progress, RunFacts, State, StepCall, Working
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.journal import Kind, Phase, Record
-from outlast.model.options import OnCancel
+from outlast.model.options import OnCancel, Retry
 from outlast.model.run import Status, Stop
 from outlast.model.signal import StoredSignal
 from outlast.ports.store import Batch, Claim, ClaimedRun, ClaimRequest, FlushOutcome, Lease, Renewal
+from outlast.worker.databasetime import DatabaseTime
+from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Ending, Report
+from outlast.worker.workplace import Workplace
 
 LEASE = Lease(WorkerId("w-1"), 1)
 
@@ -134,6 +138,10 @@ class FakeSteps:
         self.attempts[call.name] = attempt = FakeAttempt(call, report)
         return attempt
 
+    def current(self) -> None: ...
+
+    def close(self) -> None: ...
+
 
 class FakeTimer:
     def __init__(self, look: Callable[[], None]) -> None:
@@ -197,7 +205,7 @@ class FakeDatabase:
     """Answers operations: by `answers[verb]` (a value, an exception or a function) at once, otherwise when `next_asked` is
     answered by the test."""
 
-    def __init__(self, **answers: Any) -> None:
+    def __init__(self, **answers: object) -> None:
         self.store = FakeStore()
         self.answers: dict[str, Any] = {
             "register": Lease(WorkerId("w-1"), 1),
@@ -211,7 +219,7 @@ class FakeDatabase:
         self.notice: Callable[[str], None] | None = None
         self._asked: asyncio.Queue[Asked] = asyncio.Queue()
 
-    async def run(self, make: Callable[[], Any], *, repeatable: bool = True, patience: float = 30.0) -> Any:
+    async def run(self, make: Callable[[], Any], *, repeatable: bool = True, patience: float = 30.0) -> Any:  # noqa: ANN401
         verb, args = make()
         self.log.append((verb, args))
         if verb in self.answers:
@@ -252,13 +260,19 @@ class FakeDatabase:
         return [args for asked, args in self.log if asked == verb]
 
 
+async def until(is_so: Callable[[], object]) -> None:
+    """Let the loop pass until something is so."""
+    while not is_so():  # noqa: ASYNC110  what is waited for has no event
+        await asyncio.sleep(0)
+
+
 async def passes(count: int = 10) -> None:
     """Let the loop pass some times, so that whatever is ready happens."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def claimed(run_id: str, *, turns: int = 1, records: tuple[Record, ...] | None = (), **facts: Any) -> ClaimedRun:
+def claimed(run_id: str, *, turns: int = 1, records: tuple[Record, ...] | None = (), **facts: object) -> ClaimedRun:
     given: dict[str, Any] = {
         "workflow": "w", "version": 1, "status": Status.RUNNING, "input": "null", "custom_status": None,
         "created_at": 0, "started_at": 0, "deadline_at": None, "signal_cursor": 0, "lapses": 0, "stop": None,
@@ -291,3 +305,39 @@ def in_callback(function: Callable[[], object]) -> Coroutine[Any, Any, None]:
         await done
 
     return called()
+
+
+class ScriptedWorkplace(Workplace):
+    """A workplace on the running loop whose executions are scripts by run id, and which notes what it is told."""
+
+    scripts: dict[str, ScriptedExecution]
+    heard: list[tuple[Any, ...]]
+
+    def execution(self, facts: RunFacts, records: tuple[Record, ...]) -> Any:  # noqa: ANN401  a script
+        self.heard.append(("made", facts.id, records))
+        return self.scripts[facts.id]
+
+
+def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10) -> ScriptedWorkplace:
+    loop, context = asyncio.get_running_loop(), contextvars.Context()
+    heard: list[tuple[Any, ...]] = []
+    workflows: Any = {("w", 1): object()}
+    place = ScriptedWorkplace(
+        database=database,  # type: ignore[arg-type]  the part of it that is used
+        workflows=workflows,
+        default_retry=Retry(),
+        concurrency=concurrency,
+        loop=loop,
+        context=context,
+        time=DatabaseTime(None),
+        entropy=Random(1),
+        steps=FakeSteps(),  # type: ignore[arg-type]  the same
+        parked=ParkedRuns(cached),
+        look=lambda: heard.append(("look",)),
+        look_at=lambda at: heard.append(("look at", at)),
+        slot_freed=lambda: heard.append(("slot",)),
+        run_ended=lambda run_id, outcome: heard.append(("ended", run_id, outcome.status)),
+    )
+    place.heard = heard
+    place.scripts = {}
+    return place

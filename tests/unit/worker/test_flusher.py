@@ -12,7 +12,7 @@ import pytest
 from outlast.errors import DatabaseUnavailable, LeaseLost
 from outlast.model.ids import RunId
 from outlast.model.run import Status
-from outlast.ports.store import NewRun, RunWrite
+from outlast.ports.store import Batch, NewRun, RunWrite
 from outlast.worker import flusher as module
 from outlast.worker.flusher import Flusher, Staged
 from support.worker_fakes import LEASE, FakeDatabase, flushed, passes, record
@@ -157,7 +157,7 @@ async def test_a_failing_writer_does_not_keep_the_others_from_hearing() -> None:
 async def test_one_item_that_the_database_refuses_does_not_strand_its_batch() -> None:
     """Incident F007: an error about one dequeued item left all the others of its batch running with nobody."""
 
-    def flush(_lease: object, batch: Any) -> Any:
+    def flush(_lease: object, batch: Batch) -> object:
         if any(run_id == "bad" for run_id, _ in batch.records):
             return ValueError("cannot be stored")
         return flushed(started=[run.id for run in batch.starts])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import logging
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +18,7 @@ from outlast.engine.decision import StepCall
 from outlast.model.ids import RunId
 from outlast.worker import steps as module
 from outlast.worker.steps import GIVEN_BACK, Attempt, Ending, Raised, Returned, Steps
-from support.worker_fakes import FakeStep, in_callback, passes
+from support.worker_fakes import FakeStep, in_callback, passes, until
 
 SHORT = timedelta(milliseconds=1)
 LONG = timedelta(hours=1)
@@ -146,10 +145,11 @@ async def test_an_awaitable_goes_on_in_the_context_of_its_function() -> None:
 
 async def test_a_step_may_use_what_needs_a_task() -> None:
     async def body() -> str:
+        task = asyncio.current_task()
+        assert task is not None
         async with asyncio.timeout(60):
-            task = asyncio.current_task()
-            assert task is not None
-            return task.get_name()
+            await asyncio.sleep(0)
+        return task.get_name()
 
     with bench() as b:
         await b.begin(FakeStep("a").call(body))
@@ -224,8 +224,7 @@ async def test_a_timeout_that_comes_with_the_result_loses() -> None:
         (task,) = b.steps.tasks
         task.add_done_callback(lambda _: None)
         b.loop.call_soon(lambda: None)
-        while not task.done():
-            await asyncio.sleep(0)
+        await until(task.done)
         attempt._expire()
         assert await b.outcome() == Returned(7)
 
@@ -268,8 +267,7 @@ async def test_a_stop_request_lets_a_step_finish_by_default() -> None:
 async def test_a_stop_request_cancels_a_coroutine_that_says_so(is_async: bool) -> None:
     with bench() as b:
         attempt = await b.begin(FakeStep("a").call(hangs, on_cancel="abort", is_async=is_async))
-        while not b.steps.tasks:
-            await asyncio.sleep(0)
+        await until(lambda: b.steps.tasks)
         attempt.request_stop()
         ending = await b.outcome()
     assert isinstance(ending, Raised)
@@ -316,11 +314,9 @@ async def test_a_step_that_returns_although_it_is_cut_short_has_returned() -> No
 async def test_nothing_is_heard_of_a_dropped_attempt(is_async: bool) -> None:
     with bench() as b:
         attempt = await b.begin(FakeStep("a").call(hangs, is_async=is_async, timeout=LONG))
-        while not b.steps.tasks:
-            await asyncio.sleep(0)
+        await until(lambda: b.steps.tasks)
         attempt.drop()
-        while b.steps.tasks:
-            await asyncio.sleep(0)
+        await until(lambda: not b.steps.tasks)
         await passes()
         assert b.reports.empty()
 
@@ -389,8 +385,7 @@ async def test_a_thread_that_takes_too_long_is_timed_out_and_stays_busy_until_it
         assert {(await b.reports.get())[0] for _ in range(2)} == {"s2", "s3"}
         gates[2].end.set()
         gates[3].end.set()
-        while b.steps.threads.busy:
-            await asyncio.sleep(0)
+        await until(lambda: not b.steps.threads.busy)
         assert b.reports.empty(), "late outcomes are not heard"
 
 
@@ -416,8 +411,7 @@ async def test_a_thread_cannot_be_cut_short_so_it_is_left_alone() -> None:
         assert await b.outcome() == GIVEN_BACK
         assert step.flags == ["stop"], "a function that looks can see that nobody waits for it"
         gate.end.set()
-        while b.steps.threads.busy:
-            await asyncio.sleep(0)
+        await until(lambda: not b.steps.threads.busy)
         assert b.reports.empty()
 
 
@@ -450,7 +444,7 @@ async def test_a_coroutine_that_a_timed_out_function_returns_is_closed() -> None
     async def late() -> None:
         ended.append("awaited")
 
-    def body() -> Any:
+    def body() -> object:
         gate()
         return late()
 
@@ -458,8 +452,7 @@ async def test_a_coroutine_that_a_timed_out_function_returns_is_closed() -> None
         await b.begin(FakeStep("a").call(body, is_async=False, timeout=SHORT))
         await b.outcome()
         gate.end.set()
-        while b.steps.threads.busy:
-            await asyncio.sleep(0)
+        await until(lambda: not b.steps.threads.busy)
     assert ended == []
 
 

@@ -1,0 +1,51 @@
+"""What a turn drives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from outlast.engine.decision import Progress, StepCall
+from outlast.model.run import Stop
+from outlast.model.signal import StoredSignal
+
+
+class Drivable(Protocol):
+    """The engine's `Execution`, or what stands in for one that could not be made."""
+
+    def resume(self, *, signals: Sequence[StoredSignal] = (), stop: Stop | None = None, lapses: int = 0) -> None: ...
+    def run(self) -> Progress: ...
+    def step_returned(self, call: StepCall, value: object, /) -> None: ...
+    def step_raised(self, call: StepCall, error: BaseException, /) -> None: ...
+    def step_given_back(self, call: StepCall, /) -> None: ...
+    def request_stop(self, stop: Stop, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Unusable:
+    """Stands in for an execution that could not be made, so that its run is held like any other that cannot go on."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def resume(self, **_: object) -> NoReturn:
+        """Say why."""
+        raise self._error
+
+    def run(self) -> NoReturn:
+        raise self._error
+
+    def step_returned(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def step_raised(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def step_given_back(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def request_stop(self, *_: object) -> None:
+        """Nothing to stop."""
+
+    def close(self) -> None:
+        """Nothing to close."""
