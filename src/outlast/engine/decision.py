@@ -48,8 +48,9 @@ class StepCall:
     """One attempt that the worker is to make, after every record given so far is durable.
 
     `invoke()` calls the function: for an async one it returns an awaitable, to be awaited on the application's loop; a
-    plain one is called on a thread. It is to run in a fresh copy of the worker's own contextvars context, never in the
-    workflow's; `invoke` itself marks that context as being inside this step.
+    plain one is called on a thread, and if it returns an awaitable, that is to be awaited on the application's loop. It is
+    to run in a fresh copy of the worker's own contextvars context, never in the workflow's; `invoke` itself marks that
+    context as being inside this step.
     """
 
     name: str
@@ -104,7 +105,8 @@ class Progress:
 
     `records` are new since the last answer and are to be written before `calls` are made, or with the end of the turn.
     `status` is the run's status from now on (running, or compensating once undoing has begun). `custom_status` is what
-    the code set, as stored text; None means cleared.
+    the code set, as stored text; None means cleared. `is_stopping`: the run is to end otherwise than by its code's return,
+    so steps in flight are to be told (`stop_flag`), and those with `on_cancel="abort"` cancelled.
     """
 
     records: tuple[Record, ...]
@@ -112,3 +114,4 @@ class Progress:
     state: State
     status: Status
     custom_status: str | None
+    is_stopping: bool = False

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
-from outlast.errors import Failure
+from outlast.errors import Failure, StepFailed
 
 _LONGEST_MESSAGE: Final = 10_000
 _LONGEST_TRACEBACK: Final = 20_000
 _MOST_INNER: Final = 50
+_DEEPEST: Final = 5
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
@@ -30,6 +31,11 @@ def failure_of(error: BaseException) -> Failure:
     return _describe(error, depth=0)
 
 
+def type_name(kind: type[BaseException]) -> str:
+    """Return how a failure names the class of an error."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 def encode_failure(failure: Failure) -> str:
     """Return the JSON text of a failure."""
     return _encoder.encode(_to_stored(failure)).decode()
@@ -44,34 +50,40 @@ def decode_failure(text: str) -> Failure:
 
 
 def _describe(error: BaseException, depth: int) -> Failure:
-    inner: list[Failure] = []
-    if depth < 5:
-        if isinstance(error, BaseExceptionGroup):
-            members: tuple[BaseException, ...] = error.exceptions
-            inner += [_describe(member, depth + 1) for member in members[:_MOST_INNER]]
-        if error.__cause__ is not None:
-            inner.append(_describe(error.__cause__, depth + 1))
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return Failure(
-        type=name,
+        type=type_name(type(error)),
         message=_storable(_message(error), _LONGEST_MESSAGE),
         traceback=_storable(_traceback(error), _LONGEST_TRACEBACK) if depth == 0 else "",
-        inner=tuple(inner),
+        inner=_inner(error, depth + 1) if depth < _DEEPEST else (),
     )
+
+
+def _inner(error: BaseException, depth: int) -> tuple[Failure, ...]:
+    inner = [_describe(member, depth) for member in _members(error)[:_MOST_INNER]]
+    if error.__cause__ is not None:
+        inner.append(_describe(error.__cause__, depth))
+    if isinstance(error, StepFailed):
+        inner.append(error.cause)
+    return tuple(inner)
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    if not isinstance(error, BaseExceptionGroup):
+        return ()
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions
 
 
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except Exception as broken:  # noqa: BLE001  the application's code
         return f"<its message could not be made: {type(broken).__name__}>"
 
 
 def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_tb(error.__traceback__))
-    except Exception as broken:
+    except Exception as broken:  # noqa: BLE001  the same
         return f"<its traceback could not be made: {type(broken).__name__}>"
 
 

@@ -1,0 +1,317 @@
+"""A workflow's code while it runs: its tasks, what it asks for, and whether it may go on.
+
+This is the `Host` that `Context` and `Step` speak to, and the one that the event loop asks for time. Questions are looked
+up in the journal at once; what it does not answer yet is left with the part that will: `performing`, `timers`, `waiting`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from outlast.engine.conditions import Condition
+from outlast.engine.context import Context
+from outlast.engine.decision import Entropy, RunFacts
+from outlast.engine.definition import Workflow
+from outlast.engine.eventloop import TooManyHandles, running_loop, workflow_loop
+from outlast.engine.frames import current_step
+from outlast.engine.host import StepRequest, Won
+from outlast.engine.performing import Action, Performing, step_failed
+from outlast.engine.replaying import Journal
+from outlast.engine.runtime import RunTime
+from outlast.engine.saga import Saga, Slot
+from outlast.engine.stepcontext import StepContext
+from outlast.engine.stops import wind_up
+from outlast.engine.timers import Timer, Timers
+from outlast.engine.waiting import Waiting, Waits
+from outlast.errors import DefinitionError, StepFailed, ValueUnreadable, WorkflowIOError
+from outlast.model.journal import Kind, Phase, Record
+from outlast.model.options import Retry
+from outlast.model.values import Shape
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("outlast.engine")
+
+
+class AskedStep:
+    """A step that the code waits for."""
+
+    __slots__ = ("_journal", "_shape", "_slot", "future", "name")
+
+    def __init__(
+        self, journal: Journal, name: str, shape: Shape[Any], slot: Slot | None, future: asyncio.Future[Any]
+    ) -> None:
+        self._journal = journal
+        self._shape = shape
+        self._slot = slot
+        self.name = name
+        self.future = future
+
+    def is_wanted(self) -> bool:
+        """False when whoever waited was cancelled."""
+        return not self.future.done()
+
+    def arm(self, record: Record) -> None:
+        """The step has ended; if it has completed it can be undone."""
+        if self._slot is not None and record.phase is Phase.DONE:
+            self._slot.arm(record.payload)
+
+    def answer(self, record: Record) -> bool:
+        self.arm(record)
+        if record.phase is Phase.FAILED:
+            self.settle(None, step_failed(record))
+            return True
+        try:
+            value = self._shape.decode(record.payload or "", f"result of step {self.name!r}")
+        except ValueUnreadable as error:
+            raise self._journal.unreadable(record, str(error)) from error
+        self.settle(value, None)
+        return True
+
+    def settle(self, value: object, failed: StepFailed | None) -> None:
+        """Tell the code, if it still waits."""
+        if self.future.done():
+            return
+        if failed is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(failed)
+
+
+class Code:
+    """The code of one run."""
+
+    def __init__(
+        self,
+        workflow: Workflow[Any, Any],
+        facts: RunFacts,
+        journal: Journal,
+        time: RunTime,
+        *,
+        entropy: Entropy,
+        default_retry: Retry,
+    ) -> None:
+        self._workflow = workflow
+        self._facts = facts
+        self._journal = journal
+        self._time = time
+        self._entropy = entropy
+        self._default_retry = default_retry
+        digest = zlib.crc32(facts.id.encode("utf-8", "surrogatepass"))
+        self.loop = workflow_loop(self, first_order=digest << 20 | digest & 0xFFFFF)
+        self.performing = Performing(facts.id, journal, time, entropy)
+        self.saga = Saga(facts.id, journal, default_retry)
+        self.timers = Timers(journal, time, self.loop)
+        self.waits = Waits(journal, time, self.loop, cursor=facts.signal_cursor, since=facts.created_at)
+        self.custom_status = facts.custom_status
+        self.main: asyncio.Task[Any] | None = None
+        self.fatal: DefinitionError | None = None
+        """The first misuse. It ends the run, whatever the code makes of the error."""
+        self._is_stopping = False
+        self._is_closed = False
+        self._helpers = {Kind.RANDOM: 0, Kind.UUID: 0}
+        self._waited: dict[str, Timer | Waiting] = {}
+
+    # What the execution does with it.
+
+    def start(self) -> None:
+        """Make the code's main task. Raises ValueUnreadable for an input that cannot be read."""
+        value = None
+        if self._workflow.has_input:
+            value = self._workflow.input_shape.decode(self._facts.input, f"input of run {self._facts.id!r}")
+        ctx = Context(self, self._facts.id, self._facts.workflow, self._facts.version)
+        # A context of its own: nothing of whoever drives this run is seen by it, and nothing of it by others.
+        self.main = self.loop.create_task(self._workflow.begin(ctx, value), context=contextvars.Context())
+
+    def rest(self) -> None:
+        """Let the code go on until it waits. When its main task has ended the others end too."""
+        self._time.begin_delivery()
+        try:
+            self.loop.run_ready()
+        except TooManyHandles:
+            self._is_stopping = True
+            self.note(DefinitionError(
+                f"The code of run {self._facts.id!r} never waits: it made the event loop turn a million times in one go. "
+                "Look for a loop around asyncio.sleep(0) or around an event that is set already."
+            ))  # fmt: skip
+            self.loop.drop()
+        if self.is_over and not self._is_stopping:
+            self.stop()
+
+    @property
+    def is_over(self) -> bool:
+        """True when the main task has ended."""
+        return self.main is not None and self.main.done()
+
+    def stop(self) -> None:
+        """End the code: it is cancelled, and may not ask for anything any more."""
+        self._is_stopping = True
+        self.performing.forget_waiting()
+        wind_up(self.loop, self.main)
+
+    def close(self) -> None:
+        """Drop the code where it stands."""
+        self._is_closed = self._is_stopping = True
+        self.loop.drop()
+
+    def found(self) -> str:
+        """Say what the code asks for that is not recorded."""
+        if self.is_over:
+            return "the end of the workflow"
+        return self.performing.first_waiting() or "nothing of that name"
+
+    # What the code asks for: see `Host`.
+
+    def check(self, call: str) -> None:
+        if running_loop() is not self.loop:
+            self._misused(call)
+        self._go_on()
+
+    def refuse(self, message: str) -> NoReturn:
+        raise self.note(DefinitionError(f"{message} (run {self._facts.id!r})"))
+
+    def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
+        self._use(request.name)
+        recorded = self._journal.look_up(Kind.STEP, request.name)
+        options = request.options
+        slot = self.saga.reserve(request.name, options, request.shape)
+        asked = AskedStep(self._journal, request.name, request.shape, slot, self.loop.create_future())
+        self._journal.expect(request.name, asked)
+        if recorded is None or recorded.final is None:
+            action = Action(
+                name=request.name,
+                kind=Kind.STEP,
+                function=request.function,
+                make_context=lambda attempt: StepContext(self._facts.id, request.name, attempt),
+                is_awaited=request.is_awaited,
+                policy=options.retry or self._default_retry,
+                shape=request.shape,
+                timeout=options.timeout,
+                on_cancel=options.on_cancel,
+                is_wanted=asked.is_wanted,
+            )
+            action.recall(recorded)
+            self.performing.enqueue(action)
+        return asked.future
+
+    def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> asyncio.Future[None]:
+        self._use(name)
+        sleep, future = self.timers.ask_sleep(name, delay=delay, until=until)
+        self._waited[name] = sleep
+        return future
+
+    def ask_wait(self, kind: Kind, name: str, conditions: Sequence[Condition[Any]]) -> asyncio.Future[Won]:
+        self._use(name)
+        waiting = self.waits.ask(kind, name, conditions)
+        self._waited[name] = waiting
+        return waiting.future
+
+    def abandon(self, name: str) -> None:
+        waited = self._waited.get(name)
+        if isinstance(waited, Waiting):
+            self.waits.abandon(waited)
+        elif waited is not None:
+            waited.is_live = False
+
+    def commit(self, name: str) -> None:
+        self._use(name)
+        if self._journal.look_up_reached(Kind.COMMIT, name) is None:
+            self._journal.add(Kind.COMMIT, Phase.DONE, name, at=self._time.now())
+        self._journal.expect(name, None)
+        self.saga.commit()
+
+    def now(self) -> int:
+        self._go_on()
+        return self._time.seen()
+
+    def random(self) -> float:
+        return self._helper(Kind.RANDOM, float, self._entropy.random)
+
+    def uuid(self) -> UUID:
+        return self._helper(Kind.UUID, UUID, lambda: UUID(bytes=self._entropy.randbytes(16), version=4))
+
+    def set_custom_status(self, text: str | None) -> None:
+        self._go_on()
+        self.custom_status = text
+
+    # What the event loop asks for: see `LoopHost`.
+
+    def refuse_call(self, call: str) -> NoReturn:
+        raise self.note(WorkflowIOError(call))
+
+    def loop_time(self) -> float:
+        self._go_on()
+        return self._time.seen() / 1e6
+
+    def start_timer(self, handle: asyncio.TimerHandle, delay: float | None) -> None:
+        self._go_on()
+        self.timers.start_timer(handle, delay)
+
+    def drop_timer(self, handle: asyncio.TimerHandle) -> None:
+        self.timers.drop_timer(handle)
+
+    def report_unhandled(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not self._is_closed and not self._journal.is_behind and isinstance(error, Exception):
+            logger.error("In run %r: %s", self._facts.id, context.get("message"), exc_info=error)
+
+    # Inside.
+
+    def _go_on(self) -> None:
+        """Raise what keeps the code from asking for anything."""
+        trouble = self._journal.trouble or self.fatal
+        if trouble is not None:
+            raise trouble
+        if self._is_stopping:
+            raise asyncio.CancelledError
+
+    def _use(self, name: str) -> None:
+        self._go_on()
+        if self._journal.is_taken(name):
+            self.refuse(
+                f"The name {name!r} is used twice. Names are unique in a run, over steps, sleeps, waits and commits: "
+                f"give the second call a name of its own, for a step `.named({name + '-2'!r})`."
+            )
+
+    def _helper(self, kind: Kind, read: Callable[[Any], T], make: Callable[[], T]) -> T:
+        self._go_on()
+        name = f"${kind}:{self._helpers[kind]}"
+        self._helpers[kind] += 1
+        recorded = self._journal.look_up_reached(kind, name)
+        if recorded is None:
+            value = make()
+            self._journal.add(kind, Phase.DONE, name, at=self._time.now(), payload=msgspec.json.encode(value).decode())
+            return value
+        try:
+            return read(msgspec.json.decode(recorded.first.payload or ""))
+        except (ValueError, TypeError) as error:
+            raise self._journal.unreadable(recorded.first, str(error)) from error
+
+    def _misused(self, call: str) -> NoReturn:
+        frame = current_step()
+        if frame is None:
+            raise self.note(DefinitionError(
+                f"{call} was called outside the code of run {self._facts.id!r}: on a thread, in a callback or after its "
+                "turn. A context can be used by its own workflow's code alone."
+            ))  # fmt: skip
+        error = DefinitionError(
+            f"{call} was called inside step {frame.step!r}. A step may not use the workflow's context, because what happens "
+            "in it is not replayed: return a value, and let the workflow go on from there."
+        )
+        if frame.run_id == self._facts.id:
+            self.performing.misuse(frame.step, error)
+        raise error
+
+    def note(self, error: DefinitionError) -> DefinitionError:
+        """Note a misuse; the first one stays."""
+        if self.fatal is None:
+            self.fatal = error
+        return error

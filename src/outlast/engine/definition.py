@@ -1,0 +1,191 @@
+"""Workflows as authors declare them: an async function, or a class with `run`, under a name and a version."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, overload
+
+from outlast.engine import signatures
+from outlast.engine.context import Context
+from outlast.errors import DefinitionError, InvalidArgument
+from outlast.model import ids
+from outlast.model.durations import Duration, parse_duration
+from outlast.model.values import Shape, shape_of
+
+I = TypeVar("I")  # noqa: E741  input
+O = TypeVar("O")  # noqa: E741  output
+I_contra = TypeVar("I_contra", contravariant=True)
+O_co = TypeVar("O_co", covariant=True)
+K = TypeVar("K", bound=type)
+
+_DECLARED: Final = "__outlast_workflow__"
+
+
+class Workflow(Generic[I, O]):
+    """A workflow: its name and version, its code, and the shapes of its input and output. Made by `@workflow`."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        timeout: timedelta | None,
+        function: Callable[..., Coroutine[Any, Any, O]],
+        *,
+        is_method: bool,
+        local: Mapping[str, Any] | None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.timeout = timeout
+        self.function = function
+        self.is_bound = not is_method
+        self._bound: tuple[object, ...] = ()
+        parameters = signatures.positional(function)
+        self._input = parameters[-1].name if len(parameters) == (3 if is_method else 2) else None
+        if local is not None:
+            # The names around a nested function are there only now. Elsewhere types are looked up at the first use,
+            # when those that stand further down in the module are there too.
+            hints = signatures.type_hints(function, local)
+            self.input_shape = self._shape_of_input(hints)
+            self.output_shape = self._shape("return", hints)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether its code takes an input besides the context."""
+        return self._input is not None
+
+    @functools.cached_property
+    def input_shape(self) -> Shape[I]:
+        """What the input's annotation says of it. Raises DefinitionError when it names nothing that can be found."""
+        return self._shape_of_input(signatures.type_hints(self.function))
+
+    @functools.cached_property
+    def output_shape(self) -> Shape[O]:
+        """What the result's annotation says of the output. Raises DefinitionError as `input_shape` does."""
+        return self._shape("return", signatures.type_hints(self.function))
+
+    def bind(self, instance: object) -> Workflow[I, O]:
+        """Return this workflow, declared on a class, with the instance whose services its code uses."""
+        bound = copy.copy(self)
+        bound.is_bound, bound._bound = True, (instance,)  # noqa: SLF001  its own class
+        return bound
+
+    def begin(self, ctx: Context, value: object) -> Coroutine[Any, Any, O]:
+        """Make the coroutine of one run; `value` is its input, if it takes one."""
+        return self.function(*self._bound, ctx, *((value,) if self.has_input else ()))
+
+    def __repr__(self) -> str:
+        return f"<Workflow {self.name!r} version {self.version}>"
+
+    def _shape_of_input(self, hints: Mapping[str, Any]) -> Shape[Any]:
+        return shape_of(None) if self._input is None else self._shape(self._input, hints)
+
+    def _shape(self, parameter: str, hints: Mapping[str, Any]) -> Shape[Any]:
+        if parameter in hints:
+            return shape_of(hints[parameter])
+        text = signatures.annotation_text(self.function, parameter)
+        if text:
+            raise DefinitionError(
+                f"Workflow {self.name!r}: the type {text!r} cannot be found where it is needed to store and restore values. "
+                "Import it at the top of the module, not under TYPE_CHECKING."
+            )
+        return shape_of(Any)
+
+
+class Runs(Protocol[I_contra, O_co]):
+    """An instance of a class declared as a workflow that takes an input."""
+
+    def run(self, ctx: Context, input: I_contra, /) -> Coroutine[Any, Any, O_co]: ...
+
+
+class RunsAlone(Protocol[O_co]):
+    """An instance of a class declared as a workflow that takes no input."""
+
+    def run(self, ctx: Context, /) -> Coroutine[Any, Any, O_co]: ...
+
+
+AnyWorkflow: TypeAlias = Workflow[I, O] | Runs[I, O] | type[Runs[I, O]]
+"""What names a workflow with an input to the verbs: what `@workflow` made of a function, a class or an instance of it."""
+
+AnyWorkflowAlone: TypeAlias = Workflow[None, O] | RunsAlone[O] | type[RunsAlone[O]]
+"""The same for a workflow without an input."""
+
+
+class WorkflowDecorator(Protocol):
+    """What `workflow(...)` returns."""
+
+    @overload
+    def __call__(self, code: Callable[[Context, I], Coroutine[Any, Any, O]], /) -> Workflow[I, O]: ...
+    @overload
+    def __call__(self, code: Callable[[Context], Coroutine[Any, Any, O]], /) -> Workflow[None, O]: ...
+    @overload
+    def __call__(self, code: K, /) -> K: ...
+
+
+def workflow(name: str, *, version: int = 1, timeout: Duration | None = None) -> WorkflowDecorator:
+    """Declare a workflow on an `async def (ctx)` or `(ctx, input)`, or on a class with such a `run`.
+
+    name: letters, digits and `. _ : -`; runs are stored under it, so it stays. version: a whole number from 1; a run keeps
+    the one it was started with. timeout: how long a run may take from its start until it is stopped and undone; default
+    none, because a workflow may wait for months.
+
+    A class stays a class: pass an instance, with its services, to `Outlast(workflows=[...])`. Raises DefinitionError for
+    what is not one of these.
+
+    >>> from outlast import Context, workflow
+    >>> @workflow("greet", timeout="1h")
+    ... async def greet(ctx: Context, name: str) -> str:
+    ...     return f"Hello, {name}"
+    >>> greet
+    <Workflow 'greet' version 1>
+    """
+    ids.workflow_name(name)
+    if type(version) is not int or version < 1:
+        raise InvalidArgument(f"The version of workflow {name!r} is a whole number from 1; {version!r} is not.")
+    limit = None if timeout is None else parse_duration(timeout, what=f"timeout of workflow {name!r}", allow_zero=False)
+    local = signatures.caller_names()
+
+    def declare(code: object) -> object:
+        is_class = isinstance(code, type)
+        function = getattr(code, "run", None) if is_class else code
+        _check(name, function, is_method=is_class)
+        run = cast("Callable[..., Coroutine[Any, Any, Any]]", function)
+        made = Workflow[Any, Any](name, version, limit, run, is_method=is_class, local=local)
+        if not is_class:
+            return made
+        setattr(code, _DECLARED, made)
+        return code
+
+    return cast("WorkflowDecorator", declare)
+
+
+def workflow_of(declared: object) -> Workflow[Any, Any]:
+    """Return the workflow that was declared on this function, class or instance. Raises DefinitionError for anything else.
+
+    A class gives a workflow without an instance: it can be started, and run once `bind` has given it one.
+    """
+    if isinstance(declared, Workflow):
+        return declared  # pyright: ignore[reportUnknownVariableType]  of whatever types
+    found: Workflow[Any, Any] | None = getattr(declared, _DECLARED, None)
+    if found is None:
+        raise DefinitionError(f"{declared!r} is not a workflow: declare it with @workflow('its-name').")
+    return found if isinstance(declared, type) else found.bind(declared)
+
+
+def _check(name: str, code: object, *, is_method: bool) -> None:
+    what = f"Workflow {name!r}"
+    if not callable(code):
+        raise DefinitionError(f"{what} must be an `async def`, or a class with `async def run`; {code!r} is neither.")
+    if inspect.isasyncgenfunction(code):
+        raise DefinitionError(f"{what} must return its output; its code yields.")
+    if not inspect.iscoroutinefunction(code):
+        raise DefinitionError(f"{what} must be an `async def`; {signatures.name_of(code)} is not.")
+    count = len(signatures.positional(code)) - is_method
+    extra = signatures.takes_too_much(code)
+    if extra is not None or count not in (1, 2):
+        takes = f"takes {extra}" if extra is not None else f"takes {count} parameters"
+        raise DefinitionError(f"{what} takes a context and at most one input: (ctx) or (ctx, input); this one {takes}.")

@@ -1,0 +1,166 @@
+"""How a run ends: its code has returned, raised, been misused or been stopped.
+
+Steps in flight finish and are recorded first. Then a stopped run undoes what it has completed, one compensation at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from outlast.engine.code import AskedStep, Code
+from outlast.engine.decision import Finished, RunFacts
+from outlast.engine.definition import Workflow
+from outlast.engine.performing import Action, Outcome, Performing
+from outlast.engine.replaying import Journal
+from outlast.engine.runtime import RunTime
+from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
+from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
+from outlast.model.failures import failure_of
+from outlast.model.journal import Kind, Phase
+from outlast.model.run import Status, Stop, StopKind
+
+
+class Ending:
+    """The end of one run."""
+
+    def __init__(
+        self, workflow: Workflow[Any, Any], facts: RunFacts, code: Code, journal: Journal, time: RunTime
+    ) -> None:
+        self._workflow = workflow
+        self._facts = facts
+        self._code = code
+        self._journal = journal
+        self._time = time
+        self._performing: Performing = code.performing
+        self.stop: Stop | None = None
+        """The recorded reason, which decides whatever the code makes of it."""
+        self.is_undoing = False
+        self.finished: Finished | None = None
+        self._terminated: Stop | None = None
+        self._output: str | None = None
+        self._undo: Action | None = None
+        self._undo_failed: StepFailed | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the run is to end otherwise than by its code's return."""
+        return self.stop is not None or self._code.fatal is not None
+
+    # What begins it.
+
+    def begin(self, stop: Stop) -> None:
+        """Record the reason to stop, and end the code."""
+        self._record_stop(stop)
+        self._code.stop()
+
+    def terminate(self, stop: Stop) -> None:
+        """Do not undo, or undo no further."""
+        self._terminated = stop
+
+    def replay(self) -> None:
+        """Go on from a recorded reason. Raises JournalMismatch when the code would undo something else than was undone."""
+        record = self._journal.stop
+        if record is None:
+            return
+        try:
+            self.stop = decode_stop(record.payload or "", record.recorded_at)
+        except msgspec.MsgspecError as error:
+            raise self._journal.unreadable(record, str(error)) from error
+        self._code.stop()
+        for late in self._journal.after_stop:
+            asked = self._journal.asker(late.name)
+            if isinstance(asked, AskedStep):
+                asked.arm(late)
+        self._code.saga.check()
+
+    def look(self) -> None:
+        """See whether the code has ended by itself, and how."""
+        main = self._code.main
+        if self.has_begun or self._output is not None or main is None or not main.done():
+            return
+        error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
+        if error is None:
+            self._complete(main.result())
+        elif isinstance(error, DefinitionError):
+            self._code.note(error)
+        else:
+            self._fail(error)
+
+    def _complete(self, value: object) -> None:
+        try:
+            self._output = self._workflow.output_shape.encode(value, "output")
+        except ValueNotStorable as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.begin(Stop(StopKind.FAILURE, failure_of(error), self._time.now()))
+
+    # What happens until it is over.
+
+    def go_on(self, lapses: int) -> None:
+        """Record what steps in flight came to, undo what there is to undo, and finish when nothing is left to do."""
+        if not self.is_undoing:
+            self._code.stop()
+        while self._performing.next_report is not None:
+            self._record_next()
+        if self._performing.is_busy:
+            return
+        if self._code.fatal is not None and self.stop is None:
+            self._finish_misused(failure_of(self._code.fatal))
+        elif self.stop is None:
+            self.finished = Finished(Status.COMPLETED, self._output, None)
+        else:
+            self._finish_stopped(self.stop, lapses)
+
+    def _record_next(self) -> None:
+        outcome = self._performing.record_next(may_retry=self.is_undoing and self._terminated is None)
+        if outcome is None:
+            return
+        asked = self._journal.asker(outcome.record.name)
+        if isinstance(asked, AskedStep):
+            asked.arm(outcome.record)
+            if outcome.misuse is not None:
+                self._code.note(outcome.misuse)
+        else:
+            self._record_undone(outcome)
+
+    def _record_undone(self, outcome: Outcome) -> None:
+        self._undo = None
+        self._undo_failed = outcome.failed
+        if outcome.failed is None:
+            self._code.saga.undone()
+
+    def _finish_misused(self, failure: Failure) -> None:
+        self._record_stop(Stop(StopKind.FAILURE, failure, self._time.now()))
+        self.finished = Finished(Status.FAILED, None, failure)
+
+    def _finish_stopped(self, stop: Stop, lapses: int) -> None:
+        if stop.kind is StopKind.TERMINATE:
+            self._finish(Status.CANCELLED, stop.failure)
+        elif self._terminated is not None:
+            self._finish(Status.CANCELLED, with_inner(self._terminated.failure, stop.failure))
+        elif self._undo_failed is not None:
+            self._finish(Status.COMPENSATION_FAILED, with_inner(stop.failure, failure_of(self._undo_failed)))
+        elif self._undo is None and not self._undo_next(stop, lapses):
+            self._finish(final_status(stop.kind), stop.failure)
+
+    def _undo_next(self, stop: Stop, lapses: int) -> bool:
+        self._undo = self._code.saga.next(stop.failure)
+        if self._undo is None:
+            return False
+        self.is_undoing = True
+        self._performing.enqueue(self._undo)
+        if lapses:
+            self._performing.count_lapses(lapses)
+            self.go_on(0)
+        return True
+
+    def _finish(self, status: Status, failure: Failure) -> None:
+        self.finished = Finished(status, None, failure)
+
+    def _record_stop(self, stop: Stop) -> None:
+        self.stop = stop
+        self._journal.add(Kind.STOP, Phase.DONE, STOP, at=self._time.now(), payload=encode_stop(stop))

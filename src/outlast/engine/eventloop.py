@@ -1,0 +1,255 @@
+"""The event loop that workflow code runs on: a queue of callbacks and nothing else.
+
+It does no I/O, never blocks and knows no time of its own. What is ready runs in the order it became ready, so the same
+deliveries lead to the same run of the code; timers and the clock are asked of the run, which records them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from contextvars import Context
+from itertools import count
+from typing import Any, Final, NoReturn, Protocol, TypeVar, TypeVarTuple, Unpack, cast
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+MOST_HANDLES: Final = 1_000_000
+
+
+class LoopHost(Protocol):
+    """The run that a loop belongs to."""
+
+    def refuse_call(self, call: str) -> NoReturn:
+        """Workflow code called something of the loop that it may not."""
+        ...
+
+    def loop_time(self) -> float:
+        """Return the recorded time in seconds."""
+        ...
+
+    def start_timer(self, handle: asyncio.TimerHandle, delay: float | None) -> None:
+        """Make the handle ready after `delay` seconds, or at the time of its `when`; durably."""
+        ...
+
+    def drop_timer(self, handle: asyncio.TimerHandle) -> None:
+        """The handle is not to run any more."""
+        ...
+
+    def report_unhandled(self, context: dict[str, Any]) -> None:
+        """An error came out of a callback, or nobody asked for a task's error."""
+        ...
+
+
+class TooManyHandles(Exception):
+    """The code never comes to rest."""
+
+
+class WorkflowTask(asyncio.Task[T]):
+    """A task whose hash is its place in its run: `asyncio.wait` returns sets of tasks, and by this they are iterated in the
+    same order on every replay. Held by tests/replay/test_asyncio.py."""
+
+    def __init__(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        order: int,
+        **options: Any,  # noqa: ANN401  those of a task, whatever this Python has
+    ) -> None:
+        self._order = order
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._order
+
+
+class WorkflowLoop(asyncio.AbstractEventLoop):
+    """Run workflow code until it waits. What the base class offers and this one does not is refused."""
+
+    def __init__(self, host: LoopHost, *, first_order: int = 0) -> None:
+        self.host = host
+        self._ready: deque[asyncio.Handle] = deque()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._most_tasks = 16
+        self._orders = count(first_order)
+
+    # What drives it.
+
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that have not ended, in the order they were made."""
+        return [task for task in self._tasks if not task.done()]
+
+    def run_ready(self, *, most: int = MOST_HANDLES) -> None:
+        """Run what is ready, and what becomes ready by that, until nothing is. Raises TooManyHandles if that never ends.
+
+        It must be called from a plain callback: since Python 3.14 no task can run inside another one.
+        """
+        ready = self._ready
+        with self.as_running():
+            while ready:
+                handle = ready.popleft()
+                try:
+                    if not handle.cancelled():
+                        handle._run()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  loops are what calls this
+                except SystemExit:
+                    # It is the outcome of the task that raised it already; it must not end this process.
+                    pass
+                most -= 1
+                if not most:
+                    raise TooManyHandles
+
+    @contextmanager
+    def as_running(self) -> Generator[None, None, None]:
+        """Be the running loop of this thread, in the place of the one that runs already."""
+        before, hooks = running_loop(), sys.get_asyncgen_hooks()
+        set_running = events._set_running_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  there is no public one
+        set_running(self)
+        # Those of the loop outside would close an async generator of the workflow over there.
+        sys.set_asyncgen_hooks(None, None)
+        try:
+            yield
+        finally:
+            set_running(before)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def make_ready(self, handle: asyncio.Handle) -> None:
+        """Run a handle at the next `run_ready`."""
+        self._ready.append(handle)
+
+    def drop(self) -> None:
+        """Forget what is ready, and close the coroutines of all tasks without letting them go on."""
+        self._ready.clear()
+        with self.as_running():
+            for task in self.tasks:
+                _close_task(task)
+        self._ready.clear()
+        self._tasks.clear()
+
+    # What asyncio and workflow code may use.
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Arguments]], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Arguments]], object], *args: *Arguments, context: Context | None = None
+    ) -> asyncio.Handle:
+        if running_loop() is not self:
+            self.host.refuse_call("loop.call_soon_threadsafe() from another thread")
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(delay, callback, args, self, context)
+        self.host.start_timer(handle, delay)
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Arguments]], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self.host.start_timer(handle, None)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Asyncio's name for it: a timer handle calls this when it is cancelled."""
+        self.host.drop_timer(handle)
+
+    def time(self) -> float:
+        return self.host.loop_time()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **options: Any,  # noqa: ANN401  what a later Python adds
+    ) -> asyncio.Task[T]:
+        task = WorkflowTask(coro, order=next(self._orders), loop=self, name=name, context=context, **options)
+        self._tasks.append(task)
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = self.tasks
+            self._most_tasks = max(16, 2 * len(self._tasks))
+        return task
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.host.report_unhandled(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.host.report_unhandled(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return running_loop() is self
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def shutdown_asyncgens(self) -> None:
+        return
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002  asyncio's signature
+        return
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that runs on this thread, if any does."""
+    return events._get_running_loop()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the public one raises
+
+
+def workflow_loop(host: LoopHost, *, first_order: int) -> WorkflowLoop:
+    """Make the loop of a run. `first_order` should differ between runs: asyncio keeps all tasks of a process in one set."""
+    return WorkflowLoop(host, first_order=first_order)  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]  the rest is set below
+
+
+def _close_task(task: asyncio.Task[Any]) -> None:
+    # Without this asyncio complains when a task is collected before its end.
+    setattr(task, "_log_destroy_pending", False)  # noqa: B010  asyncio's own, and not in its stubs
+    coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+    # Whatever the code does about it, it is not heard any more.
+    with suppress(BaseException):
+        coroutine.close()
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refused(self: WorkflowLoop, *_args: object, **_options: object) -> NoReturn:
+        self.host.refuse_call(f"loop.{name}()")
+
+    refused.__name__ = name
+    return refused
+
+
+# Found by looking, so that what a later Python adds is refused too.
+for _name in dir(asyncio.AbstractEventLoop):
+    if not _name.startswith("_") and _name not in vars(WorkflowLoop):
+        setattr(WorkflowLoop, _name, _refusal(_name))

@@ -1,0 +1,251 @@
+"""One run, driven by its journal: what is recorded is replayed, what is new is decided and recorded.
+
+A turn calls `resume` once, then `run` whenever something has happened. `run` goes through these stages, as far as it can:
+
+    replay      recorded deliveries are handed to the code one at a time; the code comes to rest after each
+    frontier    everything recorded has been delivered and asked for; only from here on anything new is done
+    deliveries  what has happened since, by the time at which it happened, again one at a time
+    ending      the code has returned, raised or been stopped: steps in flight finish, completed ones are undone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from outlast.engine.code import AskedStep, Code
+from outlast.engine.decision import Entropy, Held, Parked, Progress, RunFacts, State, StepCall, Working
+from outlast.engine.definition import Workflow
+from outlast.engine.ending import Ending
+from outlast.engine.replaying import Journal, latest
+from outlast.engine.runtime import RunTime
+from outlast.engine.stops import timed_out
+from outlast.errors import DefinitionError, JournalMismatch, ValueUnreadable
+from outlast.model.failures import failure_of
+from outlast.model.journal import Record
+from outlast.model.options import Retry
+from outlast.model.run import Status, Stop, StopKind
+from outlast.model.signal import StoredSignal
+
+
+class Execution:
+    """A run in memory. It may be kept while the run is parked, as long as nobody else takes it up."""
+
+    def __init__(
+        self,
+        workflow: Workflow[Any, Any],
+        facts: RunFacts,
+        records: Sequence[Record],
+        *,
+        now: Callable[[], int],
+        entropy: Entropy,
+        default_retry: Retry,
+    ) -> None:
+        self._facts = facts
+        self._journal = Journal(facts.id, records)
+        self._time = RunTime(now, self._journal, latest(records, facts.started_at))
+        self._code = Code(workflow, facts, self._journal, self._time, entropy=entropy, default_retry=default_retry)
+        self._ending = Ending(workflow, facts, self._code, self._journal, self._time)
+        self._performing = self._code.performing
+        self._requested: Stop | None = None
+        self._is_replaying = True
+        self._lapses = 0
+
+    # What the worker tells it.
+
+    def resume(
+        self,
+        *,
+        signals: Sequence[StoredSignal] = (),
+        stop: Stop | None = None,
+        lapses: int = 0,
+        was_parked: bool = True,
+        read_at: int | None = None,
+    ) -> None:
+        """Begin a turn, also on an execution kept in memory since the run was parked.
+
+        `signals` are those read for the waits that the run was parked with, `read_at` the database's time then.
+        `was_parked` is False for a run that was taken back in the middle of a turn: its stored waits may be older than its
+        journal, so no timer of a wait for signals wins before the run has been parked with the right ones.
+        """
+        self._lapses = lapses
+        read_until = self._time.now() if read_at is None else read_at
+        self._code.waits.begin_turn(signals, was_parked=was_parked, read_until=read_until)
+        if stop is not None:
+            self.request_stop(stop)
+
+    def request_stop(self, stop: Stop) -> None:
+        """The run was asked to stop. A recorded reason stays the reason, but terminating ends the undoing too."""
+        self._time.observe(stop.at)
+        if self._ending.stop is not None or self._journal.stop is not None:
+            if stop.kind is StopKind.TERMINATE:
+                self._ending.terminate(stop)
+        elif self._requested is None or stop.kind is StopKind.TERMINATE:
+            self._requested = stop
+
+    def step_returned(self, call: StepCall, value: object) -> None:
+        """An attempt returned; call `run` next."""
+        self._performing.returned(call, value)
+
+    def step_raised(self, call: StepCall, error: BaseException) -> None:
+        """An attempt raised, or timed out (TimeoutError); call `run` next."""
+        self._performing.raised(call, error)
+
+    def step_given_back(self, call: StepCall) -> None:
+        """An attempt was cut short by a shutdown: nothing is recorded, and it does not count."""
+        self._performing.given_back(call)
+
+    def close(self) -> None:
+        """Drop the code where it stands; the execution is not used any more."""
+        self._code.close()
+
+    # What it answers.
+
+    def run(self) -> Progress:
+        """Go on as far as possible. It must be called from a plain callback, never inside an asyncio task."""
+        if self._is_replaying:
+            self._replay()
+        if self._journal.trouble is None and self._ending.finished is None:
+            self._deliver()
+            self._end_if_over()
+        return self._progress()
+
+    def _progress(self) -> Progress:
+        facts, ending = self._facts, self._ending
+        if self._journal.trouble is not None:
+            # Nothing is given out, whatever had been decided before the trouble was found.
+            self._code.close()
+            return Progress((), (), Held(failure_of(self._journal.trouble)), facts.status, facts.custom_status)
+        calls = tuple(self._performing.calls())
+        status = Status.COMPENSATING if ending.is_undoing else Status.RUNNING
+        if ending.finished is not None:
+            status = ending.finished.status
+            self._code.close()
+        return Progress(
+            self._journal.take_new(),
+            calls,
+            self._state(),
+            status,
+            self._code.custom_status,
+            is_stopping=ending.has_begun,
+        )
+
+    def _state(self) -> State:
+        if self._ending.finished is not None:
+            return self._ending.finished
+        waits = self._code.waits
+        if self._performing.is_busy:
+            return Working(self._due(waits.next_due))
+        if self._is_going_on:
+            return Parked(Status.SUSPENDED, self._due(waits.next_deadline), waits.listed())
+        return Parked(Status.COMPENSATING, self._due(None), ())
+
+    def _due(self, wait: int | None) -> int | None:
+        """When there is something to do again, if nothing happens before."""
+        due = [self._performing.next_retry]
+        if self._is_going_on:
+            due += [self._code.timers.next_due, wait, self._facts.deadline_at]
+        return min((at for at in due if at is not None), default=None)
+
+    @property
+    def _is_going_on(self) -> bool:
+        """True while the code may still ask for something."""
+        return not self._ending.has_begun and not self._code.is_over
+
+    # Replay.
+
+    def _replay(self) -> None:
+        """Run the code up to the last thing that is recorded. What does not fit becomes the journal's `trouble`."""
+        self._is_replaying = False
+        stop_at = self._stop_at
+        if self._journal.begins_empty and stop_at is not None and stop_at <= self._time.now():
+            return  # It is to stop before it began: nothing of it runs.
+        try:
+            self._code.start()
+            self._code.rest()
+            while self._fits and self._journal.deliver_next(self._code.found):
+                self._code.rest()
+            if self._code.fatal is not None and self._journal.is_behind:
+                raise self._journal.mismatched_next(str(self._code.fatal))
+            if self._fits:
+                self._journal.check_all_asked(self._code.found)
+                self._ending.replay()
+        except (JournalMismatch, ValueUnreadable, DefinitionError) as trouble:
+            self._journal.note(trouble)
+        self._code.waits.reach_frontier()
+
+    @property
+    def _fits(self) -> bool:
+        return self._journal.trouble is None and self._code.fatal is None
+
+    # Deliveries.
+
+    def _deliver(self) -> None:
+        """Hand to the code what has happened, one at a time, by the time at which it happened."""
+        if self._lapses and self._is_going_on:
+            self._performing.count_lapses(self._lapses)
+            self._lapses = 0
+        while self._is_going_on and (deliver := self._next()) is not None:
+            deliver()
+            self._code.rest()
+
+    def _next(self) -> Callable[[], None] | None:
+        """Choose what happened first. Of what happened at the same time a stop comes last."""
+        waits, timers = self._code.waits, self._code.timers
+        candidates = (
+            (self._performing.next_report, self._deliver_report),
+            (waits.next_signal, waits.take_next_signal),
+            (timers.next_due, timers.fire_next),
+            (waits.next_due, waits.end_next_due),
+            (self._stop_at, self._deliver_stop),
+        )
+        now, first, chosen = self._time.now(), None, None
+        for at, deliver in candidates:
+            if at is not None and at <= now and (first is None or at < first):
+                first, chosen = at, deliver
+        return chosen
+
+    def _deliver_report(self) -> None:
+        outcome = self._performing.record_next(may_retry=True)
+        if outcome is None:
+            return
+        asked = self._journal.asker(outcome.record.name)
+        assert isinstance(asked, AskedStep)
+        asked.arm(outcome.record)
+        if outcome.misuse is not None:
+            self._code.note(outcome.misuse)
+        else:
+            asked.settle(outcome.value, outcome.failed)
+
+    @property
+    def _stop_at(self) -> int | None:
+        """When the run was asked to stop, or passes its deadline, whichever comes first."""
+        requested_at = None if self._requested is None else self._requested.at
+        return min((at for at in (self._facts.deadline_at, requested_at) if at is not None), default=None)
+
+    def _deliver_stop(self) -> None:
+        requested, deadline_at = self._requested, self._facts.deadline_at
+        if requested is not None and (deadline_at is None or requested.at <= deadline_at):
+            self._ending.begin(requested)
+        elif deadline_at is not None:
+            self._ending.begin(timed_out(deadline_at, self._facts.created_at))
+
+    # The end.
+
+    def _end_if_over(self) -> None:
+        self._ending.look()
+        if self._is_going_on and self._is_stuck:
+            self._code.note(DefinitionError(
+                f"Run {self._facts.id!r} waits for something that nothing will ever give it: no step, sleep, wait or timer "
+                "is left, but its code awaits a future, an event or a queue. Wait for a signal with ctx.wait_for instead."
+            ))  # fmt: skip
+        if not self._is_going_on:
+            self._ending.go_on(self._lapses)
+            self._lapses = 0
+
+    @property
+    def _is_stuck(self) -> bool:
+        code, performing = self._code, self._performing
+        return not (
+            performing.is_busy or performing.has_waiting or code.timers.next_due is not None or code.waits.has_live
+        )

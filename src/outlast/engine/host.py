@@ -1,0 +1,113 @@
+"""What workflow code may ask of the run it belongs to, and how that run is found.
+
+Authors' objects (`Context`, `Step`) speak to a `Host`. Every question is answered at once: with a value, or with a future
+that is set when the journal or the outside world has the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NoReturn, Protocol, cast
+from uuid import UUID
+
+from outlast.engine.conditions import Condition
+from outlast.engine.eventloop import WorkflowLoop, running_loop
+from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.model.journal import Kind
+from outlast.model.options import OnCancel, Retry
+from outlast.model.values import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What undoes a step: called with a context and the step's recorded result."""
+
+    function: Callable[[CompensationContext, Any], Any]
+    is_awaited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """How a step is performed and undone; the same for every call of it."""
+
+    retry: Retry | None = None
+    timeout: timedelta | None = None
+    undo: Undo | None = None
+    undo_retry: Retry | None = None
+    on_cancel: OnCancel = "finish"
+
+
+@dataclass(slots=True)
+class StepRequest:
+    """One call of a step in workflow code. `function` has the call's arguments in it already."""
+
+    name: str
+    function: Callable[[StepContext], Any]
+    is_awaited: bool
+    shape: Shape[Any]
+    options: StepOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """How a wait ended: the place of the condition that won, and the value it brought."""
+
+    index: int
+    value: Any
+
+
+class Host(Protocol):
+    """The run that workflow code belongs to. Every question raises what a misuse, a mismatch or a stop calls for."""
+
+    def check(self, call: str) -> None:
+        """Raise when this is not the run's own code, or when the code is not to go on. `call` names what was called."""
+        ...
+
+    def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
+        """Have a step performed; its recorded result, or StepFailed."""
+        ...
+
+    def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> asyncio.Future[None]:
+        """Wait for so many microseconds, or until an instant."""
+        ...
+
+    def ask_wait(self, kind: Kind, name: str, conditions: Sequence[Condition[Any]]) -> asyncio.Future[Won]:
+        """Wait for the first of these conditions."""
+        ...
+
+    def abandon(self, name: str) -> None:
+        """Nobody waits for this sleep or wait any more."""
+        ...
+
+    def commit(self, name: str) -> None:
+        """Pass the point of no return."""
+        ...
+
+    def now(self) -> int:
+        """Return the recorded time."""
+        ...
+
+    def random(self) -> float:
+        """Return a recorded random number."""
+        ...
+
+    def uuid(self) -> UUID:
+        """Return a recorded random UUID."""
+        ...
+
+    def set_custom_status(self, text: str | None) -> None:
+        """Publish a stored value, or nothing, as the run's custom status."""
+        ...
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise a DefinitionError that ends the run, whatever the code does about it."""
+        ...
+
+
+def current_host() -> Host | None:
+    """Return the run whose code this is, or None outside of workflow code."""
+    loop = running_loop()
+    return cast("Host", loop.host) if type(loop) is WorkflowLoop else None

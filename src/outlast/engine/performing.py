@@ -1,0 +1,275 @@
+"""Performing: which attempts are to be made now, which are in flight, and what becomes of their outcomes.
+
+Steps and compensations are performed alike. This module knows nothing of who waits for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Final
+
+from outlast.engine.decision import Entropy, StepCall
+from outlast.engine.frames import StepFrame, inside
+from outlast.engine.replaying import Journal, Recorded
+from outlast.engine.retry import Again, judge
+from outlast.engine.runtime import RunTime
+from outlast.engine.stepcontext import StepContext
+from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
+from outlast.model.failures import decode_failure, encode_failure, failure_of
+from outlast.model.ids import RunId
+from outlast.model.journal import Kind, Phase, Record
+from outlast.model.options import OnCancel, Retry
+from outlast.model.values import Shape
+
+INTERRUPTED: Final = Failure(type="StepInterrupted", message="the worker died while it ran")
+
+
+@dataclass(slots=True, eq=False)
+class Action:
+    """A step or a compensation that is to be performed. `shape` is None when its value is not kept."""
+
+    name: str
+    kind: Kind
+    function: Callable[[Any], Any]
+    make_context: Callable[[int], StepContext]
+    is_awaited: bool
+    policy: Retry
+    shape: Shape[Any] | None
+    timeout: timedelta | None = None
+    on_cancel: OnCancel = "finish"
+    is_wanted: Callable[[], bool] = field(default=lambda: True)
+    attempts: int = 0
+    """Attempts that are used up."""
+    due_at: int | None = None
+
+    def recall(self, recorded: Recorded | None) -> None:
+        """Take over the attempts that the journal knows of."""
+        if recorded is not None and recorded.retry is not None:
+            self.attempts = recorded.retry.attempt
+            self.due_at = recorded.retry.due_at
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an attempt ended, and when that was told. `error` is None when it returned `value`."""
+
+    action: Action
+    attempt: int
+    at: int
+    value: Any = None
+    error: BaseException | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The recorded end of an action: its value, or why it failed."""
+
+    record: Record
+    value: Any = None
+    failed: StepFailed | None = None
+    misuse: DefinitionError | None = None
+
+
+class Performing:
+    """The actions of one run."""
+
+    def __init__(self, run_id: RunId, journal: Journal, time: RunTime, entropy: Entropy) -> None:
+        self._run_id = run_id
+        self._journal = journal
+        self._time = time
+        self._entropy = entropy
+        self._queue: deque[Action] = deque()
+        self._retries: list[tuple[int, int, Action]] = []
+        self._order = count()
+        self._reports: deque[Report] = deque()
+        self._in_flight: dict[str, Action] = {}
+        self._misused: dict[str, DefinitionError] = {}
+
+    # What is to be done.
+
+    def enqueue(self, action: Action) -> None:
+        """Perform it as soon as all that is recorded has been delivered, or when its next attempt is due."""
+        if action.due_at is None:
+            self._queue.append(action)
+        else:
+            heappush(self._retries, (action.due_at, next(self._order), action))
+
+    def forget_waiting(self) -> None:
+        """Perform nothing of what was asked for so far."""
+        self._queue.clear()
+        self._retries.clear()
+
+    def count_lapses(self, lapses: int) -> None:
+        """Count workers that died as used attempts of what would be given out now: that is what may have been in flight.
+
+        What has no attempt left by this has failed.
+        """
+        at = self._time.now()
+        for action in list(self._due(at)):
+            action.attempts += lapses
+            if action.attempts >= action.policy.attempts:
+                self._reports.append(Report(action, action.attempts, at, interrupted=True))
+            else:
+                self._queue.append(action)
+
+    def calls(self) -> Iterator[StepCall]:
+        """Give out every attempt that is to be made now."""
+        for action in self._due(self._time.now()):
+            action.due_at = None
+            self._in_flight[action.name] = action
+            yield self._call(action, action.attempts + 1)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything is to be performed, now or at its next retry."""
+        return self.next_retry is not None or any(action.is_wanted() for action in self._queue)
+
+    def first_waiting(self) -> str | None:
+        """Name the first action that is to be performed."""
+        return next((f"{action.kind} {action.name!r}" for action in self._queue), None)
+
+    @property
+    def next_retry(self) -> int | None:
+        """When the next retry is due."""
+        while self._retries and not self._retries[0][2].is_wanted():
+            heappop(self._retries)
+        return self._retries[0][0] if self._retries else None
+
+    @property
+    def is_busy(self) -> bool:
+        """True while an attempt is in flight, or its outcome was told and not recorded yet."""
+        return bool(self._in_flight or self._reports)
+
+    def _due(self, now: int) -> Iterator[Action]:
+        while self._retries and self._retries[0][0] <= now:
+            self._queue.append(heappop(self._retries)[2])
+        due, self._queue = self._queue, deque()
+        return (action for action in due if action.is_wanted())
+
+    def _call(self, action: Action, attempt: int) -> StepCall:
+        context = action.make_context(attempt)
+        frame = StepFrame(self._run_id, action.name, context.idempotency_key, attempt)
+        return StepCall(
+            name=action.name,
+            kind=action.kind,
+            attempt=attempt,
+            invoke=partial(_await_inside if action.is_awaited else _call_inside, frame, action.function, context),
+            is_async=action.is_awaited,
+            timeout=action.timeout,
+            on_cancel=action.on_cancel,
+            stop_flag=context.request_stop,
+        )
+
+    # What has been done.
+
+    def misuse(self, name: str, error: DefinitionError) -> None:
+        """Note what an attempt in flight did wrong: it ends the run, whatever the function makes of the error."""
+        if name in self._in_flight:
+            self._misused.setdefault(name, error)
+
+    def returned(self, call: StepCall, value: object) -> None:
+        """An attempt returned."""
+        action = self._in_flight.pop(call.name)
+        self._reports.append(Report(action, call.attempt, self._time.now(), value))
+
+    def raised(self, call: StepCall, error: BaseException) -> None:
+        """An attempt raised."""
+        action = self._in_flight.pop(call.name)
+        self._reports.append(Report(action, call.attempt, self._time.now(), error=error))
+
+    def given_back(self, call: StepCall) -> None:
+        """An attempt was cut short and does not count."""
+        action = self._in_flight.pop(call.name)
+        action.attempts = call.attempt - 1
+        self._queue.append(action)
+
+    @property
+    def next_report(self) -> int | None:
+        """When the next outcome to be recorded was told."""
+        return self._reports[0].at if self._reports else None
+
+    def record_next(self, *, may_retry: bool) -> Outcome | None:
+        """Record the next outcome; return it if it is the action's end, None if another attempt follows."""
+        report = self._reports.popleft()
+        action = report.action
+        if report.interrupted:
+            return self._gave_up(report, INTERRUPTED)
+        error = self._misused.pop(action.name, report.error)
+        if error is None:
+            return self._completed(report)
+        if isinstance(error, DefinitionError):
+            return self._gave_up(report, failure_of(error), misuse=error)
+        verdict = judge(error, report.attempt, action.policy, self._entropy)
+        if isinstance(verdict, Again) and may_retry and action.is_wanted():
+            self._retry(report, verdict)
+            return None
+        return self._gave_up(report, verdict.failure)
+
+    def _completed(self, report: Report) -> Outcome:
+        action = report.action
+        text: str | None = None
+        value: Any = None
+        if action.shape is not None:
+            try:
+                text, value = action.shape.settle(report.value, f"result of step {action.name!r}")
+            except ValueNotStorable as error:
+                if inspect.iscoroutine(report.value):
+                    report.value.close()
+                return self._gave_up(report, failure_of(error))
+        return Outcome(self._final(report, Phase.DONE, text), value)
+
+    def _gave_up(self, report: Report, failure: Failure, *, misuse: DefinitionError | None = None) -> Outcome:
+        record = self._final(report, Phase.FAILED, encode_failure(failure))
+        return Outcome(record, failed=step_failed(record), misuse=misuse)
+
+    def _final(self, report: Report, phase: Phase, payload: str | None) -> Record:
+        action = report.action
+        return self._journal.add(
+            action.kind, phase, action.name, at=self._time.now(), attempt=report.attempt, payload=payload
+        )
+
+    def _retry(self, report: Report, again: Again) -> None:
+        action, now = report.action, self._time.now()
+        action.attempts = report.attempt
+        action.due_at = now + again.delay
+        self._journal.add(
+            action.kind,
+            Phase.RETRY,
+            action.name,
+            at=now,
+            attempt=report.attempt,
+            due_at=action.due_at,
+            payload=encode_failure(again.failure),
+        )
+        self.enqueue(action)
+
+
+def step_failed(record: Record) -> StepFailed:
+    """Rebuild the error of a step from its record: the same on the first run and on every replay."""
+    return StepFailed(record.name, record.attempt, decode_failure(record.payload or ""))
+
+
+async def _await_inside(frame: StepFrame, function: Callable[[Any], Any], context: StepContext) -> object:
+    with inside(frame):
+        value = function(context)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _call_inside(frame: StepFrame, function: Callable[[Any], Any], context: StepContext) -> object:
+    with inside(frame):
+        value = function(context)
+    return _rest_inside(frame, value) if inspect.isawaitable(value) else value
+
+
+async def _rest_inside(frame: StepFrame, rest: Awaitable[object]) -> object:
+    """Await what a plain function returned, which was made on a thread, in the context it is awaited in."""
+    with inside(frame):
+        return await rest

@@ -1,0 +1,190 @@
+"""The journal of one run while its code runs: what is recorded, what was asked for again, and what is added.
+
+Records with an answer that took time (a step's result, a signal, a deadline that passed) are deliveries: the execution hands
+them to the code one at a time, in the order they were recorded. All others are found by name when the code asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from outlast.errors import JournalMismatch, OutlastError, ValueUnreadable
+from outlast.model.ids import RunId
+from outlast.model.journal import Kind, Phase, Record
+
+X = TypeVar("X", bound=OutlastError)
+
+_INLINE: Final = frozenset({Kind.COMMIT, Kind.NOW, Kind.RANDOM, Kind.UUID})
+
+
+class Recorded:
+    """What the journal holds under one name."""
+
+    __slots__ = ("final", "first", "opened", "retry")
+
+    def __init__(self, record: Record) -> None:
+        self.first = record
+        self.opened: Record | None = None
+        self.retry: Record | None = None
+        self.final: Record | None = None
+        self.add(record)
+
+    def add(self, record: Record) -> None:
+        match record.phase:
+            case Phase.OPEN:
+                self.opened = record
+            case Phase.RETRY:
+                self.retry = record
+            case Phase.DONE | Phase.FAILED:
+                self.final = record
+
+
+class Asker(Protocol):
+    """What the code waits for under one name."""
+
+    def answer(self, record: Record) -> bool:
+        """Give the code the recorded answer; False when it has stopped waiting for it, and could never have got it."""
+        ...
+
+
+class Journal:
+    """What is recorded of one run, and what is new."""
+
+    def __init__(self, run_id: RunId, records: Sequence[Record]) -> None:
+        self._run_id = run_id
+        self._next_seq = len(records)
+        self._new: list[Record] = []
+        self._unasked: dict[str, Recorded] = {}
+        self._deliveries: deque[Record] = deque()
+        self.stop: Record | None = None
+        """The record of the stop, which comes after every delivery."""
+        self.after_stop: list[Record] = []
+        """Outcomes of steps that were in flight when the run was stopped."""
+        self.compensations: dict[str, Recorded] = {}
+        self.trouble: OutlastError | None = None
+        """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""
+        self.begins_empty = not records
+        self._askers: dict[str, Asker | None] = {}
+        for record in records:
+            self._read(record)
+
+    def _read(self, record: Record) -> None:
+        if record.kind is Kind.STOP:
+            self.stop = record
+            return
+        known = self.compensations if record.kind is Kind.COMPENSATION else self._unasked
+        recorded = known.get(record.name)
+        if recorded is None:
+            known[record.name] = Recorded(record)
+        else:
+            recorded.add(record)
+        if record.kind is Kind.COMPENSATION or not record.phase.is_final or record.kind in _INLINE:
+            return
+        if self.stop is None:
+            self._deliveries.append(record)
+        else:
+            self.after_stop.append(record)
+
+    # What is recorded.
+
+    @property
+    def is_behind(self) -> bool:
+        """True while recorded things have not been handed to the code: nothing new can come before them."""
+        return bool(self._deliveries) or self.stop is not None
+
+    def is_taken(self, name: str) -> bool:
+        """Whether the code has used this name before."""
+        return name in self._askers
+
+    def expect(self, name: str, asker: Asker | None) -> None:
+        """The code has used this name; `asker` is told of its delivery."""
+        self._askers[name] = asker
+
+    def deliver_next(self, found: Callable[[], str]) -> bool:
+        """Hand the next recorded delivery to whoever asked for it; False when there is none.
+
+        Raises JournalMismatch when the code, which has come to rest, did not ask for it; `found` says what it did instead.
+        """
+        if not self._deliveries:
+            return False
+        record = self._deliveries[0]
+        asker = self._askers.get(record.name)
+        if asker is None or not asker.answer(record):
+            raise self.mismatched(record, found())
+        self._deliveries.popleft()
+        return True
+
+    def asker(self, name: str) -> Asker | None:
+        """Return who asked for this."""
+        return self._askers.get(name)
+
+    def look_up(self, kind: Kind, name: str) -> Recorded | None:
+        """Return what is recorded under a name that the code asks for now. Raises JournalMismatch for another kind."""
+        recorded = self._unasked.pop(name, None)
+        if recorded is not None and recorded.first.kind is not kind:
+            raise self.mismatched(recorded.first, f"{kind} {name!r}")
+        return recorded
+
+    def look_up_reached(self, kind: Kind, name: str) -> Recorded | None:
+        """The same for what is recorded the moment the code reaches it: it cannot be missing before later records."""
+        recorded = self.look_up(kind, name)
+        if recorded is None and self.is_behind:
+            raise self.mismatched_next(f"{kind} {name!r} before it")
+        return recorded
+
+    def check_all_asked(self, found: Callable[[], str]) -> None:
+        """Raise JournalMismatch when something recorded was never asked for; `found` says what the code did instead."""
+        for recorded in self._unasked.values():
+            raise self.mismatched(recorded.first, found())
+
+    def mismatched_next(self, found: str) -> JournalMismatch:
+        """Note that the code does something that cannot come before what is recorded next."""
+        later = self._deliveries[0] if self._deliveries else self.stop
+        assert later is not None
+        return self.mismatched(later, found)
+
+    def mismatched(self, record: Record, found: str) -> JournalMismatch:
+        """Note that the code does not match a record."""
+        return self.note(JournalMismatch(self._run_id, record.seq, f"{record.kind} {record.name!r}", found))
+
+    def unreadable(self, record: Record, reason: str) -> ValueUnreadable:
+        """Note that a record cannot be read."""
+        where = f"entry {record.seq} of the journal of run {self._run_id!r}, {record.kind} {record.name!r},"
+        return self.note(ValueUnreadable(where, reason))
+
+    def note(self, trouble: X) -> X:
+        """Note why the run cannot go on; the first reason stays."""
+        if self.trouble is None:
+            self.trouble = trouble
+        return trouble
+
+    # What is new.
+
+    def add(
+        self,
+        kind: Kind,
+        phase: Phase,
+        name: str,
+        *,
+        at: int,
+        attempt: int = 0,
+        due_at: int | None = None,
+        payload: str | None = None,
+    ) -> Record:
+        """Append a record."""
+        record = Record(self._next_seq, kind, phase, name, attempt, due_at, payload, at)
+        self._next_seq += 1
+        self._new.append(record)
+        return record
+
+    def take_new(self) -> tuple[Record, ...]:
+        """Return the records added since the last time."""
+        new, self._new = self._new, []
+        return tuple(new)
+
+
+def latest(records: Iterable[Record], since: int) -> int:
+    """Return the latest time that records were made at: the run has lived until then."""
+    return max((record.recorded_at for record in records), default=since)

@@ -1,0 +1,134 @@
+"""What a function that an author hands in looks like: awaited or plain, its parameters, the types it names."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from outlast.errors import DefinitionError
+
+_AWAITABLES: Final = (Awaitable, Coroutine, Generator, asyncio.Future, asyncio.Task)
+
+
+def underlying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that was written: inside partials, bound methods, decorators and callable instances."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        function = type(function).__call__
+    written: Callable[..., Any] = inspect.unwrap(function)
+    return written
+
+
+def is_awaited(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it gives something to await. A decorator around an `async def` does not hide that."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(underlying(function))
+
+
+def check_callable(function: object, what: str) -> None:
+    """Raise DefinitionError for what cannot be a step's function."""
+    if not callable(function):
+        raise DefinitionError(f"{what} must be a function; {function!r} is a {type(function).__name__}.")
+    if isinstance(function, type):
+        raise DefinitionError(
+            f"{what} must be a function; {function.__qualname__} is a class. Pass an instance or a method."
+        )
+    written = underlying(function)
+    if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
+        raise DefinitionError(f"{what} must return its result; {written.__qualname__} yields. Return a list instead.")
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name that was written for a function, or the class's name of a callable instance."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that a caller fills by position."""
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter for parameter in _parameters(function) if parameter.kind in by_position]
+
+
+def takes_too_much(function: Callable[..., Any]) -> str | None:
+    """Name a parameter that nobody would fill by position: `*args`, `**options`, keywords without a default."""
+    for parameter in _parameters(function):
+        match parameter.kind:
+            case inspect.Parameter.VAR_POSITIONAL:
+                return f"*{parameter.name}"
+            case inspect.Parameter.VAR_KEYWORD:
+                return f"**{parameter.name}"
+            case inspect.Parameter.KEYWORD_ONLY if parameter.default is inspect.Parameter.empty:
+                return parameter.name
+            case _:
+                pass
+    return None
+
+
+def type_hints(function: Callable[..., Any], local: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the types that a function names. A type that cannot be found leaves its parameter out of the answer.
+
+    `local` holds the names around a nested function, which Python does not keep for later (`caller_names`).
+    """
+    written = underlying(function)
+    names = dict(local) if local else None
+    with suppress(Exception):  # An annotation is code, and may raise anything.
+        return typing.get_type_hints(written, localns=names, include_extras=True)
+    found: dict[str, Any] = {}
+    for parameter, annotation in _annotations(written).items():
+        with suppress(Exception):
+            found[parameter] = _resolved(annotation, getattr(written, "__globals__", {}), names)
+    return found
+
+
+def annotation_text(function: Callable[..., Any], parameter: str) -> str:
+    """Return an annotation as far as it can be shown; empty when there is none."""
+    annotation = _annotations(underlying(function)).get(parameter, "")
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__qualname__", repr(annotation))
+
+
+def result_type(function: Callable[..., Any], local: Mapping[str, Any] | None = None) -> object:
+    """Return the type of what a caller gets after awaiting; Any where the function does not say."""
+    if not getattr(underlying(function), "__annotations__", True):
+        return Any
+    annotation = type_hints(function, local).get("return", Any)
+    origin = typing.get_origin(annotation)
+    if inspect.iscoroutinefunction(underlying(function)) or origin not in _AWAITABLES:
+        return annotation
+    return typing.get_args(annotation)[-1]
+
+
+def caller_names() -> Mapping[str, Any] | None:
+    """Return the names around the code that called the function that asks; None when that is a module's top."""
+    frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nobody else knows them
+    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def _annotations(written: Callable[..., Any]) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib  # noqa: PLC0415  not there before
+
+        return annotationlib.get_annotations(written, format=annotationlib.Format.FORWARDREF)
+    return dict(getattr(written, "__annotations__", {}))
+
+
+def _resolved(annotation: object, module: dict[str, Any], local: dict[str, Any] | None) -> object:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    return typing.get_type_hints(holder, module, local, include_extras=True)["it"]

@@ -1,0 +1,258 @@
+"""Steps as authors declare them: typed functions that a run calls once and remembers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from uuid import uuid4
+
+from outlast.engine import signatures
+from outlast.engine.frames import StepFrame, current_step, inside
+from outlast.engine.host import StepOptions, StepRequest, Undo, current_host
+from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.errors import DefinitionError, InvalidArgument
+from outlast.model import ids
+from outlast.model.durations import Duration, parse_duration
+from outlast.model.options import OnCancel, Retry, RetryOption, retry_policy
+from outlast.model.values import Shape, shape_of
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+C = TypeVar("C", bound=Callable[..., Any])
+
+PLAIN: Final = StepOptions()
+_UNUSED: Final = Retry()
+
+
+def step_options(
+    *,
+    retry: RetryOption = None,
+    timeout: Duration | None = None,
+    compensate: Callable[[CompensationContext, Any], Any] | None = None,
+    compensate_retry: RetryOption = None,
+    on_cancel: OnCancel = "finish",
+) -> StepOptions:
+    """Check what an author wrote as a step's options. Raises InvalidArgument, or DefinitionError for the function."""
+    if on_cancel not in ("finish", "abort"):
+        raise InvalidArgument(f"on_cancel= is 'finish' or 'abort'; {on_cancel!r} is not.")
+    return StepOptions(
+        retry=_policy("retry", retry),
+        timeout=None if timeout is None else parse_duration(timeout, what="timeout", allow_zero=False),
+        undo=None if compensate is None else undo_by(compensate),
+        undo_retry=_policy("compensate_retry", compensate_retry),
+        on_cancel=on_cancel,
+    )
+
+
+def _policy(name: str, option: RetryOption) -> Retry | None:
+    if not isinstance(option, Retry | int | None):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise InvalidArgument(f"{name}= is a Retry, a number of attempts, False or None; {option!r} is not.")
+    return None if option is None else retry_policy(option, default=_UNUSED)
+
+
+def undo_by(function: Callable[..., Any]) -> Undo:
+    """Check a compensation's function."""
+    signatures.check_callable(function, "A compensation")
+    return Undo(function, signatures.is_awaited(function))
+
+
+class _Definition:
+    """What all names and bindings of one step share, so that a compensation declared later is known to each."""
+
+    def __init__(self, function: Callable[..., Any], options: StepOptions, local: Mapping[str, Any] | None) -> None:
+        self.function = function
+        self.options = options
+        self.is_awaited = signatures.is_awaited(function)
+        if local is not None:
+            # The names around a nested function are there only now. Elsewhere types are looked up at the first use,
+            # when those that stand further down in the module are there too.
+            self.shape = shape_of(signatures.result_type(function, local))
+            self.context_at = _context_at(function, local)
+
+    @functools.cached_property
+    def shape(self) -> Shape[Any]:
+        return shape_of(signatures.result_type(self.function))
+
+    @functools.cached_property
+    def context_at(self) -> int | None:
+        """The position of the StepContext among the parameters; a method has it second."""
+        return _context_at(self.function, None)
+
+    @functools.cached_property
+    def undo_is_method(self) -> bool:
+        undo = self.options.undo
+        return undo is not None and len(signatures.positional(undo.function)) > 2
+
+
+class Step(Generic[P, R]):
+    """A step: call it like the function it was made from, and await the result.
+
+    In workflow code the call is journaled: performed once, retried as declared, and on replay answered from the journal.
+    Anywhere else, in another step or in a test, it simply runs the function.
+    """
+
+    def __init__(self, definition: _Definition, name: str, bound: tuple[object, ...] = ()) -> None:
+        self._definition = definition
+        self._bound = bound
+        self.name = name
+        """The name of the step's entry in the journal."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
+        host = current_host()
+        if host is not None:
+            return cast("R", await host.ask_step(self._request(args, kwargs)))
+        frame = current_step()
+        run_id, key = (
+            ("no-run", f"no-run:{self.name}:{uuid4()}")
+            if frame is None
+            else (frame.run_id, frame.nested_key(self.name))
+        )
+        context = StepContext(run_id, self.name, idempotency_key=key)
+        with inside(StepFrame(ids.RunId(run_id), self.name, key, 1)):
+            value = self._called(context, args, kwargs)
+            return cast("R", await value if inspect.isawaitable(value) else value)
+
+    def named(self, name: str) -> Step[P, R]:
+        """Return this step under another name, to call it more than once in a run."""
+        return Step(self._definition, ids.entry_name(name), self._bound)
+
+    def compensate(self, function: C) -> C:
+        """Declare what undoes this step: `(CompensationContext, result)`, async or plain. Used as a decorator.
+
+        It is called when the run fails, times out or is cancelled after the step has completed, under its own retry policy.
+        """
+        definition = self._definition
+        if definition.options.undo is not None:
+            raise DefinitionError(f"Step {self.name!r} has a compensation already.")
+        definition.options = replace(definition.options, undo=undo_by(function))
+        return function
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Step[P, R]: ...
+    @overload
+    def __get__(self: Step[Concatenate[S, Q], R], instance: S, owner: type[Any]) -> Step[Q, R]: ...
+    def __get__(self, instance: Any, owner: type[Any]) -> Step[Any, R]:
+        """Bind a method that is a step to its instance."""
+        return self if instance is None else Step(self._definition, self.name, (instance,))
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name!r}>"
+
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepRequest:
+        definition = self._definition
+
+        def perform(context: StepContext) -> object:
+            return self._called(context, args, kwargs)
+
+        options = self._bound_options() if self._bound and definition.undo_is_method else definition.options
+        return StepRequest(self.name, perform, definition.is_awaited, definition.shape, options)
+
+    def _called(self, context: StepContext, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        definition = self._definition
+        if definition.context_at is None:
+            return definition.function(*self._bound, *args, **kwargs)
+        filled = (*self._bound, *args)
+        before, after = filled[: definition.context_at], filled[definition.context_at :]
+        return definition.function(*before, context, *after, **kwargs)
+
+    def _bound_options(self) -> StepOptions:
+        options = self._definition.options
+        assert options.undo is not None
+        bound = functools.partial(cast("Callable[..., Any]", options.undo.function), *self._bound)
+        return replace(options, undo=Undo(bound, options.undo.is_awaited))
+
+
+class StepDecorator(Protocol):
+    """What `step(...)` with options returns."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, StepContext, P], Awaitable[R]], /
+    ) -> Step[Concatenate[S, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, StepContext, P], R], /) -> Step[Concatenate[S, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
+
+
+@overload
+def step(function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[Concatenate[S, StepContext, P], Awaitable[R]], /) -> Step[Concatenate[S, P], R]: ...
+@overload
+def step(function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[Concatenate[S, StepContext, P], R], /) -> Step[Concatenate[S, P], R]: ...
+@overload
+def step(function: Callable[P, R], /) -> Step[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retry: RetryOption = None,
+    timeout: Duration | None = None,
+    compensate: Callable[[CompensationContext, Any], Any] | None = None,
+    compensate_retry: RetryOption = None,
+    on_cancel: Literal["finish", "abort"] = "finish",
+) -> StepDecorator: ...
+def step(function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+    """Make a step of a function: `@step`, or `@step(retry=5, timeout="30s")`.
+
+    name: its entry's name in the journal; default the function's name.
+    retry: a Retry, a number of attempts, False for one; default that of the application.
+    timeout: of one attempt; default none. It counts real time and fails the attempt with TimeoutError.
+    compensate: what undoes it; `@the_step.compensate` says the same. compensate_retry: default as `retry`.
+    on_cancel: "finish" lets an attempt in flight end when the run is stopped, "abort" cancels it; default "finish",
+    because what finished is known and can be undone.
+
+    An `async def` runs on the event loop, a plain function on a thread. The StepContext is passed first if the first
+    parameter is annotated with it. Raises DefinitionError for what is not a function.
+
+    >>> from outlast import StepContext, step
+    >>> @step(retry=5)
+    ... async def charge(s: StepContext, cents: int) -> str:
+    ...     return f"charged {cents} under {s.idempotency_key}"
+    >>> charge.name
+    'charge'
+    """
+    local = signatures.caller_names()
+
+    def declare(function: Callable[..., Any]) -> Step[Any, Any]:
+        return _declared(function, name, step_options(**options), local)
+
+    return declare if function is None else declare(function)
+
+
+def _declared(
+    function: Callable[..., Any], name: str | None, options: StepOptions, local: Mapping[str, Any] | None
+) -> Step[Any, Any]:
+    if isinstance(function, Step):
+        raise DefinitionError(f"{function!r} is a step already.")
+    signatures.check_callable(function, "A step")
+    given = name if name is not None else signatures.name_of(function)
+    if given == "<lambda>":
+        raise DefinitionError("A lambda has no name of its own: step(name='...') gives it one.")
+    return Step(_Definition(function, options, local), ids.entry_name(given))
+
+
+def _context_at(function: Callable[..., Any], local: Mapping[str, Any] | None) -> int | None:
+    hints = signatures.type_hints(function, local)
+    for position, parameter in enumerate(signatures.positional(function)[:2]):
+        hint = hints.get(parameter.name) or signatures.annotation_text(function, parameter.name)
+        if hint is StepContext or (isinstance(hint, str) and hint.rpartition(".")[2] == "StepContext"):
+            return position
+    return None
