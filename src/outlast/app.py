@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import cached_property
@@ -84,8 +84,6 @@ class Outlast:
         migrate: bool | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if not isinstance(retry, Retry):
-            raise InvalidArgument(f"Outlast(retry=...) is a Retry(...); {retry!r} is not.")
         self._catalog = Catalog(_executable(declared) for declared in workflows)
         self._database = open_database(database, schema=schema, clock=clock)
         self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)
@@ -95,7 +93,7 @@ class Outlast:
             self._database,
             {(workflow.name, workflow.version): workflow for workflow in self._catalog},
             _worker_options(worker),
-            retry,
+            _default_retry(retry),
             clock,
         )
         self._has_worker = worker is not False
@@ -118,7 +116,7 @@ class Outlast:
         await self.close()
 
     @asynccontextmanager
-    async def lifespan(self, api: object = None) -> AsyncIterator[None]:  # noqa: ARG002 -- ASGI passes itself  # noqa: ARG002 -- ASGI passes the application
+    async def lifespan(self, api: object = None) -> AsyncGenerator[None, None]:  # noqa: ARG002 -- ASGI passes the application
         """Be open for as long as a web application serves: `FastAPI(lifespan=app.lifespan)`.
 
         In a lifespan of your own: `async with app.lifespan(api): yield`.
@@ -127,7 +125,7 @@ class Outlast:
             yield
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[Self]:
+    async def working(self) -> AsyncGenerator[Self, None]:
         """Be open with a worker, also when this app was made with `worker=False`: what `outlast worker` does."""
         await self._open(with_worker=True)
         try:
@@ -422,7 +420,13 @@ def _check_types(workflow: Workflow[Any, Any]) -> None:
     _ = workflow.input_shape, workflow.output_shape
 
 
-def _worker_options(worker: bool | WorkerOptions) -> WorkerOptions:
+def _default_retry(retry: object) -> Retry:
+    if not isinstance(retry, Retry):
+        raise InvalidArgument(f"Outlast(retry=...) is a Retry(...); {retry!r} is not.")
+    return retry
+
+
+def _worker_options(worker: object) -> WorkerOptions:
     if isinstance(worker, WorkerOptions):
         return worker
     if isinstance(worker, bool):

@@ -47,4 +47,5 @@ def test_the_app_passes_a_verb_on_as_it_is(verb: str) -> None:
 
 def test_handles_of_both_colours_are_alike() -> None:
     assert public(Handle) == public(BlockingHandle)
-    assert parameters(Handle.result) == parameters(BlockingHandle.result)
+    awaited, blocking = vars(Handle)["result"], vars(BlockingHandle)["result"]
+    assert parameters(awaited) == parameters(blocking)

@@ -82,7 +82,7 @@ class FakeStore:
         yield from ()
         after = wanted.after or (-1, "")
         found = [self._stored(run) for run in sorted(self.runs.values(), key=lambda run: run.id)]
-        return tuple(run for run in found if (run.created_at, run.id) > after)[: wanted.limit]
+        return tuple(run for run in found if (run.created_at, str(run.id)) > after)[: wanted.limit]
 
     def send(self, signals: Sequence[NewSignal]) -> Op[tuple[SignalOutcome, ...]]:
         yield from ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -46,7 +46,7 @@ def migrate(target: Target) -> None:
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _errors_told() -> Generator[None, None, None]:
     """Say what is wrong in one line where a traceback would tell no more; exit with 1."""
     try:
         yield

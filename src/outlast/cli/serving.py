@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
@@ -36,7 +36,7 @@ class Signals:
         self._loop = loop
 
     @contextmanager
-    def handled(self) -> Iterator[None]:
+    def handled(self) -> Generator[None, None, None]:
         """Handle SIGTERM and SIGINT; outside of the main thread, where Python cannot, leave them alone."""
         if threading.current_thread() is not threading.main_thread():
             logger.debug("Not in the main thread: signals are left to whoever handles them there.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -126,7 +126,7 @@ class Access:
             after_commit(tx, lambda: local.call(look))
 
     @contextmanager
-    def watching(self, run_id: RunId, told: threading.Event) -> Iterator[None]:
+    def watching(self, run_id: RunId, told: threading.Event) -> Generator[None, None, None]:
         """Set `told` when the worker of this process records the run's end; for a thread other than the worker's."""
         local = self.local
         if local is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from outlast.client.catalog import Catalog
 from outlast.client.identity import Ids, derived
@@ -181,11 +181,10 @@ class Calls:
     # How a run is spoken to.
 
     def signal(
-        self, signal: Signal[Any], payload: object, *, key: str | None, id: str | None
+        self, sent: object, payload: object, *, key: str | None, id: str | None
     ) -> Call[tuple[SignalOutcome, ...], SignalReceipt]:
         """Check and encode one signal. Raises InvalidArgument and ValueNotStorable; writes nothing."""
-        if not isinstance(signal, Signal):
-            raise InvalidArgument(f"signal must be a Signal(...), not {type(signal).__name__}.")
+        signal = _signal(sent)
         step = current_step()
         if id is not None:
             dedupe_id = ids.dedupe_id(id)
@@ -278,7 +277,15 @@ def _name_of(workflow: object) -> str:
     if isinstance(workflow, str):
         return workflow
     # An instance would only be bound: its class knows the name.
-    return workflow_of(workflow if isinstance(workflow, Workflow | type) else type(workflow)).name
+    if not isinstance(workflow, Workflow | type):
+        workflow = type(workflow)
+    return workflow_of(cast("object", workflow)).name
+
+
+def _signal(sent: object) -> Signal[Any]:
+    if not isinstance(sent, Signal):
+        raise InvalidArgument(f"signal must be a Signal(...), not {type(sent).__name__}.")
+    return sent  # pyright: ignore[reportUnknownVariableType]  an instance does not tell its type argument
 
 
 def _checked_reason(reason: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -37,8 +37,8 @@ def _ended(session: Session, transaction: SessionTransaction) -> None:
 
 
 def _session(tx: object) -> Session | None:
-    if isinstance(tx, scoped_session | async_scoped_session):
-        tx = tx()
-    if isinstance(tx, AsyncSession):
-        return tx.sync_session
-    return tx if isinstance(tx, Session) else None
+    """Return the session behind what may be passed as one: awaited or not, or the registry that knows a thread's own."""
+    own = cast("object", tx()) if isinstance(tx, scoped_session | async_scoped_session) else tx
+    if isinstance(own, AsyncSession):
+        return own.sync_session
+    return own if isinstance(own, Session) else None

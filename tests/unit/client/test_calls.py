@@ -196,7 +196,7 @@ def test_none_is_an_input_and_missing_is_not(client: BlockingClient, database: F
 
     assert database.store.runs[RunId("none")].input == "null"
     with pytest.raises(InvalidArgument, match="takes an input"):
-        client.start(anything)
+        client.start(anything)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 # One id, one piece of work.
