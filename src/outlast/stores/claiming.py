@@ -71,7 +71,7 @@ class Claiming:
             select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
         )
         named = dialect.is_among(runs.c.id, "run_ids")
-        self._promote: Update = update(runs).where(named, due).values(ready=1)
+        self._promote: Update = update(runs).where(named, runs.c.ready == 0).values(ready=1)
         # One text for each pair, so that any number of registered workflows is one parameter.
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
         self._ready: Query = dialect.claim_lock(
@@ -153,7 +153,7 @@ def _take(basis: Basis) -> Update:
     compensating = str(Status.COMPENSATING)
     return (
         update(runs)
-        .where(basis.dialect.is_among(runs.c.id, "run_ids"), is_ready(runs))
+        .where(basis.dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
         .values(
             owner=bindparam("worker", type_=Text),
             status=case((runs.c.status == compensating, compensating), else_=str(Status.RUNNING)),

@@ -14,7 +14,7 @@ from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Outcome, RunDetails, StopOutcome, StoredRun
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal
-from outlast.stores.tables import RUN_COLUMNS, Query, is_unready
+from outlast.stores.tables import RUN_COLUMNS, Query
 
 _OPEN: Final = tuple(str(status) for status in (Status.PENDING, Status.RUNNING, Status.SUSPENDED))
 
@@ -27,7 +27,7 @@ class Runs:
         self._journal = journal
         runs, waits = basis.tables.runs, basis.tables.waits
         # Waits stay in the table until the next park or end; they mean something only while the run is parked.
-        parked = and_(waits.c.run_id == runs.c.id, runs.c.owner.is_(None), is_unready(runs))
+        parked = and_(waits.c.run_id == runs.c.id, runs.c.owner.is_(None), runs.c.ready == 0)
         self._one: Query = (
             select(*(runs.c[name] for name in RUN_COLUMNS), waits.c.topic)
             .select_from(runs.outerjoin(waits, parked))
@@ -81,7 +81,7 @@ def _request_stop(basis: Basis) -> Update:
     # A parked run becomes claimable. A run with a worker does not: the worker is told, or learns it with its renewal; and
     # should the worker be about to park it, that write sees `stop_unseen` and leaves it claimable.
     # Held by tests/race/test_stop.py.
-    parked = and_(runs.c.owner.is_(None), is_unready(runs))
+    parked = and_(runs.c.owner.is_(None), runs.c.ready == 0)
     return (
         update(runs)
         .where(runs.c.id == bindparam("run_id", type_=Text), or_(cancel, terminate))

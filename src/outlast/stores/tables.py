@@ -93,12 +93,16 @@ def make_tables(name: str, *, schemas: bool) -> Tables:
 
 
 def is_ready(runs: Table) -> ColumnElement[bool]:
-    """Return "any worker may claim it now". A literal: no planner matches a parameter with a partial index."""
+    """Return "any worker may claim it now", for reading the index of ready runs.
+
+    A literal, which the planner can match with the index's condition. Where rows are found by another key, the state is
+    compared with a parameter instead (`runs.c.ready == 1`), so that no planner takes this index for it.
+    """
     return runs.c.ready == literal_column("1", SmallInteger)
 
 
 def is_unready(runs: Table) -> ColumnElement[bool]:
-    """Return "parked, with a worker, or over"."""
+    """Return "parked, with a worker, or over", for reading the index of sleeping runs."""
     return runs.c.ready == literal_column("0", SmallInteger)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
+
+from sqlalchemy import TextClause
 
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
@@ -19,8 +22,10 @@ from outlast.stores.workers import lease_lost, leased
 # against whoever would end the lease (`for update`, or its deletion) until we commit; while one of them holds it, this
 # statement waits there, and then finds no row. Held by tests/race/test_fence.py.
 #
-# Each part goes from its array to the tables by their keys, one row after the other and in the order of the array: these
-# are the nested loops that a connection of ours is set up for, and the order in which rows are locked.
+# Each part goes from its array to a table by the table's key, one row after the other and in the order of the array, which
+# is also the order in which rows are locked. No statistics can make a planner do it another way: `= any(array[x])` can be
+# looked up in an index but not merged or hashed, and the owner is compared in a form that is no reason to read the index of
+# owned runs. Held by tests/plans.
 _FENCE: Final = """
 with fence as materialized (
   select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:epoch as integer)
@@ -56,7 +61,7 @@ recorded as (
     cast(:record_names as text[]), cast(:attempts as integer[]), cast(:record_dues as bigint[]),
     cast(:payloads as text[]), cast(:record_times as bigint[])
   ) new (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
-  join {runs} runs on runs.id = new.run_id and runs.owner = cast(:worker as text)
+  join {runs} runs on runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
   on conflict (run_id, seq) do nothing
 ),
 """
@@ -84,7 +89,7 @@ written as (
     cast(:custom_statuses as text[]), cast(:helds as text[]), cast(:progresses as boolean[]),
     cast(:wait_counts as integer[])
   ) new (id, status, keep, ends, due_at, output, error, sets_custom_status, custom_status, held, progressed, waits)
-  where runs.id = new.id and runs.owner = cast(:worker as text)
+  where runs.id = any(array[new.id]) and coalesce(runs.owner, '') = cast(:worker as text)
   returning runs.id, runs.ready, new.keep, new.waits
 ),
 """
@@ -100,7 +105,7 @@ asked as materialized (
     cast(:wait_run_ids as text[]), cast(:positions as integer[]), cast(:topics as text[]), cast(:after_ids as bigint[]),
     cast(:after_ats as bigint[])
   ) new (run_id, position, topic, after_id, after_at)
-  join {runs} runs on runs.id = new.run_id and runs.owner = cast(:worker as text)
+  join {runs} runs on runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
 ),
 awaited as materialized (
   select asked.run_id from asked
@@ -121,15 +126,28 @@ waited as (
 
 # Waits are replaced by place: those that are left over go, the others were written over. So no row is deleted and
 # inserted by one statement.
-_REST: Final = """
+_UNWAITED: Final = """
 unwaited as (
   delete from {waits} waits using written
-  where waits.run_id = written.id and waits.position >= written.waits and not written.keep
-)
-select fence.now, (select coalesce(max(id), 0) from {signals}), array(select id from started),
-  array(select id from written), array(select id from written where ready = 1)
-from fence
+  where waits.run_id = any(array[written.id]) and waits.position >= written.waits and not written.keep
+),
 """
+
+_TOLD: Final = """
+told as (select 1)
+select fence.now, (select coalesce(max(id), 0) from {signals}), {started_ids}, {written_ids}, {ready_ids} from fence
+"""
+_NONE: Final = "cast(array[] as text[])"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a batch holds. A part that has nothing to do would still cost its preparation, which a lone step would feel."""
+
+    starts: bool
+    records: bool
+    writes: bool
+    waits: bool
 
 
 class FlushByArrays:
@@ -137,11 +155,7 @@ class FlushByArrays:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        words = {"parks": _PARKS, "late_ids": str(LATE_IDS)}
-        self._flush = basis.worded(_FENCE + _STARTED + _RECORDED + _WRITTEN + _REST, **words, wakes=_WAKES)
-        self._flush_waits = basis.worded(
-            _FENCE + _STARTED + _RECORDED + _AWAITED + _WRITTEN + _REST, **words, wakes=_WAKES_OR_AWAITED
-        )
+        self._statements: dict[_Parts, TextClause] = {}
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         waits = [
@@ -150,21 +164,40 @@ class FlushByArrays:
             if not write.keep and write.status not in TERMINAL
             for position, wait in enumerate(write.waits)
         ]
+        statement = self._statement(_Parts(bool(batch.starts), bool(batch.records), bool(batch.writes), bool(waits)))
         params: dict[str, object] = {
             **leased(lease),
-            **start_params(batch.starts),
-            **_record_params(batch.records),
-            **_write_params(batch.writes),
+            **(start_params(batch.starts) if batch.starts else {}),
+            **(_record_params(batch.records) if batch.records else {}),
+            **(_write_params(batch.writes) if batch.writes else {}),
+            **(_wait_params(waits) if waits else {}),
         }
         locks = self._basis.dialect.topic_locks(self._basis.tables, (wait.topic for _, _, wait in waits), shared=True)
-        if locks is None:
-            written = yield Statement(self._flush, params, span="alone")
-        else:
+        if locks is not None:
             yield locks
-            written = yield Statement(self._flush_waits, {**params, **_wait_params(waits)})
+        written = yield Statement(statement, params, span="alone")
         if not written.rows:
             raise lease_lost(lease)
         return _outcome(batch, written.rows[0])
+
+    def _statement(self, parts: _Parts) -> TextClause:
+        found = self._statements.get(parts)
+        if found is None:
+            found = self._statements[parts] = self._basis.worded(
+                _FENCE
+                + (_STARTED if parts.starts else "")
+                + (_RECORDED if parts.records else "")
+                + (_AWAITED if parts.waits else "")
+                + (_WRITTEN + _UNWAITED if parts.writes else "")
+                + _TOLD,
+                parks=_PARKS,
+                wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
+                late_ids=str(LATE_IDS),
+                started_ids="array(select id from started)" if parts.starts else _NONE,
+                written_ids="array(select id from written)" if parts.writes else _NONE,
+                ready_ids="array(select id from written where ready = 1)" if parts.writes else _NONE,
+            )
+        return found
 
 
 def _outcome(batch: Batch, row: Sequence[Any]) -> FlushOutcome:

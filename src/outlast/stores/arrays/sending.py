@@ -28,13 +28,13 @@ made as (
 ),
 waiting as materialized (
   select distinct made.topic, waits.run_id
-  from (select distinct topic from made) made join {waits} waits on waits.topic = made.topic
+  from (select distinct topic from made) made join {waits} waits on waits.topic = any(array[made.topic])
 ),
 parked as materialized (
   select runs.id from {runs} runs
   where runs.id = any(array(select run_id from waiting)) and runs.owner is null and runs.ready = 0
     and runs.finished_at is null
-  order by runs.id
+  order by runs.id || ''
   for no key update
 ),
 woken as (

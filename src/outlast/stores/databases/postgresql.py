@@ -35,6 +35,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     # A process that is stopped in the middle of a transaction keeps its locks no longer than this.

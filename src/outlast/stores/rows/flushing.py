@@ -29,7 +29,7 @@ from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal, record_params
 from outlast.stores.rows.starting import insert_run, new_run_params, signal_cursor
-from outlast.stores.tables import Query, is_ready
+from outlast.stores.tables import Query
 from outlast.stores.waits import counts
 from outlast.stores.workers import fence, lease_lost, leased
 
@@ -57,7 +57,7 @@ class FlushByRow:
         )
         self._awaited = _awaited(basis)
         self._write = _write(basis)
-        self._ready: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), is_ready(runs))
+        self._ready: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
         self._start: Insert = insert_run(basis, bindparam("at", type_=BigInteger), leased=True)
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:

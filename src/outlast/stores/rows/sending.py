@@ -12,7 +12,7 @@ from sqlalchemy import Insert, Text, Update, bindparam, select, update
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewSignal, SignalOutcome
 from outlast.stores.basis import Basis
-from outlast.stores.tables import Query, is_unready
+from outlast.stores.tables import Query
 
 
 class SendByRow:
@@ -58,6 +58,6 @@ def _wake(basis: Basis) -> Update:
     waiting = select(waits.c.run_id).where(waits.c.topic == bindparam("topic", type_=Text))
     return (
         update(runs)
-        .where(runs.c.id.in_(waiting), runs.c.owner.is_(None), is_unready(runs), runs.c.finished_at.is_(None))
+        .where(runs.c.id.in_(waiting), runs.c.owner.is_(None), runs.c.ready == 0, runs.c.finished_at.is_(None))
         .values(ready=1, due_at=basis.now, updated_at=basis.now)
     )
