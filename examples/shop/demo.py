@@ -30,11 +30,11 @@ DATABASE_HELP = "a new SQLite file (the default), or the empty database that OUT
 class Story:
     """The demo's orders, one after the other, and what is to be said of each."""
 
-    def __init__(self, shop: Server, providers: Server) -> None:
+    def __init__(self, shop: Server, providers: Server, checks: Checks) -> None:
         self.server = shop
         self.shop = RemoteShop(shop.http)
         self.providers = RemoteProviders(providers.http)
-        self.checks = Checks()
+        self.checks = checks
 
     def tell(self) -> None:
         """Tell it all, in order."""
@@ -117,7 +117,8 @@ class Story:
         fulfilment = self.shop.show(order).fulfilment
         if fulfilment is None:
             return
-        print(f"\n  Journal of run order-{order}: {fulfilment.status}", fulfilment.error or "", sep="  ")
+        why = f", because: {fulfilment.error}" if fulfilment.error else ""
+        print(f"\n  Journal of run order-{order}, {fulfilment.status}{why}")
         rows = ((e.name, e.kind, e.phase, e.attempts, f"{e.recorded_at:%H:%M:%S.%f}") for e in fulfilment.journal)
         print(table(("entry", "kind", "phase", "attempts", "recorded (UTC)"), rows))
         print("\n  Requests that the providers saw")
@@ -155,17 +156,17 @@ def main() -> int:
     settings = SHORT | (_on_postgresql() if parser.parse_args().database == "postgresql" else {})
     signal.signal(signal.SIGTERM, _end_in_order)
 
+    checks = Checks()
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, ExitStack() as stack:
-        shop, providers = servers(Path(folder), stack, settings)
-        story = Story(shop, providers)
         try:
-            story.tell()
+            Story(*servers(Path(folder), stack, settings), checks).tell()
         except NotInTime as late:
-            story.checks.expect(str(late), False)
-            print(shop.log.read_text())
+            checks.expect(str(late), holds=False)
+            for log in Path(folder).glob("*.log"):
+                print(f"\n{log.stem} said:\n{log.read_text()}")
     heading("What was promised")
-    print(story.checks.summary())
-    return 0 if story.checks.all_hold else 1
+    print(checks.summary())
+    return 0 if checks.all_hold else 1
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ together, because every verb of outlast takes the session of the shop as `tx`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from secrets import token_hex
 
@@ -27,7 +27,7 @@ app = Outlast(engine, workflows=[fulfil_order], worker=WorkerOptions(lease=setti
 
 
 @asynccontextmanager
-async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
     """Open what the worker needs before it starts, and close it after it has handed its runs back."""
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)

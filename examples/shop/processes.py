@@ -58,8 +58,8 @@ class Server:
 
     def start(self) -> None:
         """Start the process and return when it answers."""
-        address = ["--host", HOST, "--port", str(self.port), "--timeout-graceful-shutdown", "5"]
-        command = [sys.executable, "-m", "uvicorn", self.application, *address]
+        options = ["--host", HOST, "--port", str(self.port), "--no-access-log", "--timeout-graceful-shutdown", "5"]
+        command = [sys.executable, "-m", "uvicorn", self.application, *options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=os.environ | self.environment, stdout=log, stderr=subprocess.STDOUT
@@ -78,6 +78,7 @@ class Server:
         try:
             self.start()
         except BaseException:
+            self.http.close()
             self.kill()
             raise
         return self
@@ -85,11 +86,12 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.http.close()
         self.stop()
 
     def _is_up(self) -> bool:
         if self.pid is None:
-            raise NotInTime(f"{self.application} ended at start. It said:\n{self.log.read_text()}")
+            raise NotInTime(f"{self.application} ended while it was starting.")
         try:
             return self.http.get("/health").is_success
         except httpx.TransportError:

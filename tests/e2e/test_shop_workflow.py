@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -62,7 +62,7 @@ def companies(monkeypatch: pytest.MonkeyPatch) -> Companies:
 
 
 @asynccontextmanager
-async def shop(clock: ManualClock) -> AsyncIterator[Outlast]:
+async def shop(clock: ManualClock) -> AsyncGenerator[Outlast]:
     """Start the order's run on a database in memory, and run all that is due."""
     async with Outlast("sqlite://", workflows=[fulfil_order], worker=False, clock=clock) as app:
         await app.start(fulfil_order, ORDER, id="order-7")
