@@ -8,4 +8,5 @@ pytest_plugins = [
     "support.fix_postgres",
     "support.fix_stores",
     "support.processes",
+    "support.colours",
 ]

@@ -88,7 +88,8 @@ class RunDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Empty fields do not filter. `after` is the (created_at, id) of the last run of the page before."""
+    """Which runs to list. Empty fields do not filter. `created_after` is included and `created_before` is not, so that two
+    spans of time that touch share no run and miss none. `after` is the (created_at, id) of the last run of the page before."""
 
     statuses: tuple[Status, ...] = ()
     workflow: str | None = None

@@ -56,7 +56,7 @@ class Inspecting:
             "statuses": self._basis.dialect.is_among(runs.c.status, "statuses"),
             "workflow": runs.c.workflow == bindparam("workflow", type_=Text),
             "version": runs.c.version == bindparam("version", type_=Integer),
-            "created_after": runs.c.created_at > bindparam("created_after", type_=BigInteger),
+            "created_after": runs.c.created_at >= bindparam("created_after", type_=BigInteger),
             "created_before": runs.c.created_at < bindparam("created_before", type_=BigInteger),
             # The first half is implied by the second; it is what an index range can be made of.
             "after_at": and_(runs.c.created_at >= after_at, or_(runs.c.created_at > after_at, runs.c.id > after_id)),
