@@ -138,12 +138,15 @@ def _hand_back(basis: Basis, owned: ColumnElement[bool]) -> Update:
 def is_leased(basis: Basis) -> ColumnElement[bool]:
     """Return "this worker still has this epoch"; its parameters are those of `leased`."""
     workers = basis.tables.workers
-    return (workers.c.id == bindparam("worker", type_=Text)) & (workers.c.epoch == bindparam("epoch", type_=Integer))
+    # In an update SQLAlchemy keeps the names of columns to itself, so neither parameter is named as one.
+    return (workers.c.id == bindparam("worker", type_=Text)) & (
+        workers.c.epoch == bindparam("lease_epoch", type_=Integer)
+    )
 
 
 def leased(lease: Lease) -> dict[str, object]:
     """Return the parameters of `is_leased`."""
-    return {"worker": lease.worker, "epoch": lease.epoch}
+    return {"worker": lease.worker, "lease_epoch": lease.epoch}
 
 
 def fence(basis: Basis, *columns: ColumnElement[Any]) -> Query:

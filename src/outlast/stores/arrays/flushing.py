@@ -28,7 +28,7 @@ from outlast.stores.workers import lease_lost, leased
 # owned runs. Held by tests/plans.
 _FENCE: Final = """
 with fence as materialized (
-  select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:epoch as integer)
+  select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
   for key share
 ),
 """
