@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from benchmarks.processes import READY, RESULT, Measurement
-from benchmarks.system import load, opened, parent_gone
+from benchmarks.system import adapter, load, opened, parent_gone
 from benchmarks.workloads import WORKLOADS
 
 
@@ -35,7 +35,7 @@ async def serve(text: str) -> None:
 
 
 async def versions(text: str) -> None:
-    answer({package: importlib.metadata.version(package) for package in load(json.loads(text), "").packages})
+    answer({package: importlib.metadata.version(package) for package in adapter(json.loads(text)).packages})
 
 
 def answer(value: dict[str, Any]) -> None:

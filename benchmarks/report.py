@@ -154,6 +154,11 @@ def _goal_table(rows: list[dict[str, Any]]) -> str:
     return _markdown("What the core must show, against the peers of this run", header, cells)
 
 
+def other_load(figures: dict[str, float]) -> float:
+    """The share of the machine that other work took, in the most disturbed part of a measurement."""
+    return max((value for name, value in figures.items() if name.endswith("other_load")), default=0.0)
+
+
 def number(value: float) -> str:
     """Three significant digits, and no more decimals than they need."""
     if value == 0 or abs(value) >= 100:

@@ -119,8 +119,8 @@ def headline(figures: dict[str, float]) -> str:
     """The one or two figures that tell a watcher how it goes."""
     shown = ("runs_per_s", "steps3_p50_ms", "job_p50_ms", "p50_ms", "late_p95_ms", "all_done_s", "stale_growth")
     parts = [f"{name} {report.number(figures[name])}" for name in shown if name in figures]
-    if figures.get("other_load", 0) > 0.1:
-        parts.append(f"other work took {figures['other_load']:.0%} of the machine")
+    if (other := report.other_load(figures)) > 0.1:
+        parts.append(f"other work took {other:.0%} of the machine")
     return ", ".join(parts)
 
 
@@ -153,7 +153,7 @@ def conclude(measurements: list[dict[str, Any]], conditions: dict[str, Any], mis
     for found in failed:
         name = f"round {found['round']} {found['workload']} {found['system']}"
         print(f"\nFAILED: {name}\n{found['error']}", file=sys.stderr)
-    busy = sum(found.get("figures", {}).get("other_load", 0) > 0.1 for found in measurements)
+    busy = sum(report.other_load(found.get("figures", {})) > 0.1 for found in measurements)
     if busy:
         print(f"Other work took more than a tenth of the machine during {busy} measurements: the figures are too low.")
     sys.exit(1 if failed else 0)

@@ -105,10 +105,14 @@ async def opened(system: System, role: Role) -> AsyncIterator[System]:
 
 
 def load(name: str, database: str) -> System:
+    return adapter(name)(database)
+
+
+def adapter(name: str) -> type[System]:
     """The adapter of a system; imports its library only here, in the child process that measures it."""
     module, attribute = MODULES[name.removesuffix("-sqlite")]
-    adapter: Callable[[str], System] = getattr(importlib.import_module(module), attribute)
-    return adapter(database)
+    found: type[System] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 async def fan(count: int, at_once: int, call: Callable[[int], Awaitable[object]]) -> None:

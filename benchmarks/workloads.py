@@ -126,15 +126,21 @@ async def job_latency(asked: Measurement) -> Figures:
 async def signal_latency(asked: Measurement) -> Figures:
     """W3: from sending a signal to a waiting run until its result is there."""
     system = await created(asked)
-    async with executing(asked, system):
-        taken: list[float] = []
-        for number in range(asked.runs + 5):
-            key = await system.start_waiting(number)
-            began = time.perf_counter()
-            await system.signal(number, key)
-            await system.result(key)
-            taken.append(time.perf_counter() - began)
-        return latencies(taken[5:])
+    async with executing(asked, system) as workers:
+        for number in range(5):
+            await _signalled(system, number)
+        meter = _meter(asked, workers)
+        await meter.start()
+        taken = [await _signalled(system, number) for number in range(5, 5 + asked.runs)]
+        return latencies(taken) | await meter.stop(asked.runs)
+
+
+async def _signalled(system: System, number: int) -> float:
+    key = await system.start_waiting(number)
+    began = time.perf_counter()
+    await system.signal(number, key)
+    await system.result(key)
+    return time.perf_counter() - began
 
 
 async def timers(asked: Measurement) -> Figures:
