@@ -16,7 +16,7 @@ from outlast.errors import Failure
 from outlast.model.failures import encode_failure, failure_of
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Record
-from outlast.model.run import Status, Stop
+from outlast.model.run import Status, Stop, StopKind
 from outlast.model.signal import StoredSignal
 from outlast.ports.store import RunWrite, Wait
 from outlast.worker.drivable import Drivable
@@ -209,7 +209,7 @@ class Turn:
                 self._tell_attempts()
         state = progress.state
         if isinstance(state, Held):
-            self._hold(state.failure)
+            self._cannot_go_on(state.failure)
             return
         self.state = state
         self._arm(state.due_at if isinstance(state, Working) else None)
@@ -274,15 +274,26 @@ class Turn:
 
     def _break(self, error: Exception) -> None:
         logger.error("Run %r cannot be driven; it is held.", self.id, exc_info=error)
-        self._hold(failure_of(error))
+        self._cannot_go_on(failure_of(error))
+
+    def _cannot_go_on(self, failure: Failure) -> None:
+        """Hold the run, unless it is to be terminated: ending it where it stands needs nothing of its code."""
+        stop = self._stop
+        if stop is not None and stop.kind is StopKind.TERMINATE:
+            self._give_up(Finished(Status.CANCELLED, None, stop.failure))
+        else:
+            self._hold(failure)
 
     def _hold(self, failure: Failure) -> None:
+        self._give_up(Held(failure))
+
+    def _give_up(self, state: Finished | Held) -> None:
         self._drop_attempts()
         self._disarm()
         self._calls.clear()
         self._covered.clear()
         self._custom_status = self._stored_custom_status
-        self.state = Held(failure)
+        self.state = state
         self.settle()
 
     def _hold_again(self) -> None:
