@@ -5,6 +5,7 @@ executes runs until its input closes, `versions` names the libraries measured.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import importlib.metadata
 import json
 import os
@@ -46,6 +47,7 @@ ROLES = {"create": create, "measure": measure, "worker": serve, "versions": vers
 
 
 def main() -> None:
+    faulthandler.enable()
     role, text = sys.argv[1:]
     asyncio.run(ROLES[role](text))
     sys.stdout.flush()

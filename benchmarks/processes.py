@@ -10,13 +10,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+MARK: Final = "OUTLAST_BENCH_CHILD"
 RESULT: Final = "RESULT "
 READY: Final = "READY"
+IN_CHILD: Final = os.environ.get(MARK) == "1"
 
 Figures = dict[str, float]
 
@@ -79,28 +82,35 @@ async def measure_in_child(asked: Measurement, *, python: str = sys.executable, 
 
 async def ask_child(role: str, text: str, *, python: str = sys.executable, within: float = 60) -> dict[str, Any]:
     """Start `child.py` in a role and return what it answers."""
-    process = await asyncio.create_subprocess_exec(
-        python,
-        "-m",
-        "benchmarks.child",
-        role,
-        text,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), within)
-    except TimeoutError:
-        raise MeasurementFailed(f"no answer after {within:.0f} s") from None
-    finally:
-        # The child's workers are in its session: none of them outlives it, whatever happened.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    for line in out.decode().splitlines():
-        if line.startswith(RESULT):
-            found: dict[str, Any] = json.loads(line.removeprefix(RESULT))
-            return found
-    raise MeasurementFailed(err.decode()[-2000:].strip() or f"it ended with status {process.returncode}")
+    with tempfile.TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            python,
+            "-m",
+            "benchmarks.child",
+            role,
+            text,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=complaints,
+            # What a child starts stays in its session, so that one signal ends it all.
+            start_new_session=not IN_CHILD,
+            env=os.environ | {MARK: "1"},
+        )
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), within)
+            outcome = f"it ended with status {process.returncode}"
+        except TimeoutError:
+            out, outcome = b"", f"no answer after {within:.0f} s"
+            process.send_signal(signal.SIGABRT)  # the child writes down where it stands, and dies
+            await process.wait()
+        finally:
+            if not IN_CHILD:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        for line in out.decode().splitlines():
+            if line.startswith(RESULT):
+                found: dict[str, Any] = json.loads(line.removeprefix(RESULT))
+                return found
+        complaints.seek(0)
+        raise MeasurementFailed(f"{outcome}\n{complaints.read().decode(errors='replace')[-3000:]}".strip())
