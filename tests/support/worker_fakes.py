@@ -323,7 +323,7 @@ def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10
     heard: list[tuple[Any, ...]] = []
     workflows: Any = {("w", 1): object()}
     place = ScriptedWorkplace(
-        database=database,  # type: ignore[arg-type]  the part of it that is used
+        database=database,  # type: ignore[arg-type]  # the part of it that is used
         workflows=workflows,
         default_retry=Retry(),
         concurrency=concurrency,
@@ -331,7 +331,7 @@ def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10
         context=context,
         time=DatabaseTime(None),
         entropy=Random(1),
-        steps=FakeSteps(),  # type: ignore[arg-type]  the same
+        steps=FakeSteps(),  # type: ignore[arg-type]  # the same
         parked=ParkedRuns(cached),
         look=lambda: heard.append(("look",)),
         look_at=lambda at: heard.append(("look at", at)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from outlast.model.ids import RunId
@@ -32,7 +32,7 @@ class ParkedRuns:
         return self._turns
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def kept(self) -> Generator[None, None, None]:
         """Forget nothing meanwhile: a claim is told what is in memory, and must find it there when it comes back."""
         self._claims += 1
         try:

@@ -39,6 +39,7 @@ _GRACE: Final = 1.0
 _LAST_WRITES: Final = 5.0
 """Seconds that each of the last writes of a shutdown may take; without them the lease has to run out."""
 
+_PATIENCE: Final = 5.0
 _QUICKEST_REAP: Final = 0.1
 
 
@@ -252,7 +253,7 @@ class Shift:
                 if self.place.time.is_manual and self.tenure is not None:
                     # A test that moved the clock past the lease did not mean that this worker was away.
                     await self._ask_for_stops(self.tenure)
-                if await self.place.database.run(store.reap, patience=interval):
+                if await self.place.database.run(store.reap, patience=_PATIENCE):
                     self.look()
             except DatabaseUnavailable as error:
                 logger.debug("Looking for workers that are gone failed; trying again: %s", error)

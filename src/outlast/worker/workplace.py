@@ -81,7 +81,7 @@ class Workplace:
             self._holds.clear()
         before = self._holds.get(run_id, 0)
         self._holds[run_id] = before + 1
-        return self.time.now() + min(_FIRST_HOLD * 2**before, _LONGEST_HOLD)
+        return self.time.now() + min(_FIRST_HOLD << min(before, 5), _LONGEST_HOLD)
 
     def goes_on(self, run_id: RunId) -> None:
         """Forget that a run was held: it could be driven again."""

@@ -67,7 +67,7 @@ class Lost:
 
 def make(database: FakeDatabase, lost: Lost | None = None) -> Flusher:
     return Flusher(
-        database,  # type: ignore[arg-type]  the part of it that is used
+        database,  # type: ignore[arg-type]  # the part of it that is used
         LEASE,
         loop=asyncio.get_running_loop(),
         context=contextvars.Context(),
@@ -147,7 +147,7 @@ async def test_a_failing_writer_does_not_keep_the_others_from_hearing() -> None:
     database = FakeDatabase(flush=flushed())
     flusher = make(database)
     first, second = Writes("r1", flusher), Writes("r2", flusher)
-    first.told = None  # type: ignore[assignment]  appending to it fails
+    first.told = None  # type: ignore[assignment]  # appending to it fails
 
     await passes()
 
@@ -274,7 +274,7 @@ async def test_a_writer_that_cannot_say_what_to_write_is_refused_alone() -> None
     database = FakeDatabase(flush=flushed())
     flusher = make(database)
     broken, other = Writes("r1", flusher), Writes("r2", flusher)
-    broken.records = None  # type: ignore[assignment]  tuple() of it fails
+    broken.records = None  # type: ignore[assignment]  # tuple() of it fails
 
     await passes()
 

@@ -58,7 +58,7 @@ class Beating:
         self.lost: asyncio.Queue[Lease] = asyncio.Queue()
         self.culprit: str | None = None
         self.heartbeat = Heartbeat(
-            renewals.database,  # type: ignore[arg-type]  the part of it that is used
+            renewals.database,  # type: ignore[arg-type]  # the part of it that is used
             "30ms",
             loop=asyncio.get_running_loop(),
             context=contextvars.Context(),

@@ -36,7 +36,7 @@ class Desk:
         self.ends: list[tuple[bool, bool]] = []
         self.turn = Turn(
             self,
-            self.place,  # type: ignore[arg-type]  the part of it that a turn uses
+            self.place,  # type: ignore[arg-type]  # the part of it that a turn uses
             RunId("r1"),
             self.execution,
             status=Status.RUNNING,
