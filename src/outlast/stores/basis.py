@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, BindParameter, ColumnElement, Text, TextClause, bindparam, literal_column, text
@@ -13,7 +14,7 @@ from outlast.stores.dialects.base import Dialect
 from outlast.stores.tables import Tables, make_tables
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Basis:
     """One installation in one dialect. `now` is the database's clock, or the test clock that replaces it."""
 
@@ -51,7 +52,14 @@ class Basis:
         return names
 
 
-def make_basis(name: str, dialect: Dialect, clock: Clock | None) -> Basis:
-    """Return the basis of the installation `name`."""
-    now = dialect.now() if clock is None else bindparam("now", callable_=clock.now, type_=BigInteger)
-    return Basis(make_tables(name, schemas=dialect.has_schemas), dialect, now)
+def make_basis(name: str, dialect: type[Dialect], clock: Clock | None) -> Basis:
+    """Return the basis of the installation `name`; the same one for the same installation and clock."""
+    unique: Any = clock
+    return _make_basis(name, dialect, unique)
+
+
+@lru_cache(maxsize=16)
+def _make_basis(name: str, dialect: type[Dialect], clock: Any) -> Basis:  # noqa: ANN401 - a clock, by identity
+    made = dialect()
+    now = made.now() if clock is None else bindparam("now", callable_=clock.now, type_=BigInteger)
+    return Basis(make_tables(name, schemas=made.has_schemas), made, now)

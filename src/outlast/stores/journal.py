@@ -57,7 +57,9 @@ def record_params(records: Iterable[tuple[RunId, Record]], now: int) -> list[Par
 
 
 def _record(row: Sequence[Any]) -> Record:
-    return Record(row[1], _KINDS[row[2]], _PHASES[row[3]], row[4], row[5], row[6], row[7], row[8])
+    # A word that is not known here must stop its own run, not the claim of all.
+    kind, phase = _KINDS.get(row[2], Kind.UNKNOWN), _PHASES.get(row[3], Phase.UNKNOWN)
+    return Record(row[1], kind, phase, row[4], row[5], row[6], row[7], row[8])
 
 
 _KINDS: Final = {kind.value: kind for kind in Kind}

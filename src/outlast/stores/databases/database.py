@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TypeVar
 
 from outlast.errors import DatabaseUnavailable
@@ -35,7 +36,7 @@ class SqlDatabase:
         separate: Callable[[], SqlDatabase],
     ) -> None:
         self._basis = basis
-        self._store = SqlStore(basis)
+        self._store = _store(basis)
         self._road = road
         self._blocking_road = blocking_road
         self._listener = listener
@@ -98,6 +99,12 @@ class SqlDatabase:
 
     def separate(self) -> SqlDatabase:
         return self._separate()
+
+
+@lru_cache(maxsize=16)
+def _store(basis: Basis) -> SqlStore:
+    """Return the statements over a basis: made and compiled once, however many handles are opened on it."""
+    return SqlStore(basis)
 
 
 class _Attempts:

@@ -46,7 +46,7 @@ _CONNECT_TIMEOUT: Final = 10.0
 
 def postgres_database(url: URL, *, schema: str, clock: Clock | None) -> SqlDatabase:
     """Return the database behind a URL: asyncpg for awaiting callers, psycopg for blocking ones."""
-    basis = make_basis(schema, PostgreSQL(), clock)
+    basis = make_basis(schema, PostgreSQL, clock)
     connector = Connector(url)
 
     def over(limit: int) -> SqlDatabase:
@@ -63,7 +63,7 @@ def postgres_database(url: URL, *, schema: str, clock: Clock | None) -> SqlDatab
 
 def async_engine_database(engine: AsyncEngine, *, schema: str, clock: Clock | None) -> SqlDatabase:
     """Return the database of an application's AsyncEngine. Blocking callers get connections of ours to the same place."""
-    basis = make_basis(schema, PostgreSQL(), clock)
+    basis = make_basis(schema, PostgreSQL, clock)
     connector = Connector(engine.url)
 
     def over() -> SqlDatabase:
@@ -81,7 +81,7 @@ def async_engine_database(engine: AsyncEngine, *, schema: str, clock: Clock | No
 
 def engine_database(engine: Engine, *, schema: str, clock: Clock | None) -> SqlDatabase:
     """Return the database of an application's Engine. Awaiting callers use it on threads."""
-    basis = make_basis(schema, PostgreSQL(), clock)
+    basis = make_basis(schema, PostgreSQL, clock)
     connector = Connector(engine.url)
 
     def over() -> SqlDatabase:

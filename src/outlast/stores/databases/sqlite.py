@@ -128,7 +128,7 @@ class ChangeWatch:
 
 def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> SqlDatabase:
     """Return the database in a file, or in memory for None."""
-    basis = make_basis(prefix, SQLite(), clock)
+    basis = make_basis(prefix, SQLite, clock)
 
     def over(file: SQLiteFile, *, closes: bool) -> SqlDatabase:
         return SqlDatabase(
