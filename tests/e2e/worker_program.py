@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from outlast import CompensationContext, Context, Outlast, Retry, StepContext, WorkerOptions, step, workflow
@@ -76,7 +77,7 @@ async def quick(ctx: Context, number: int) -> int:
     return await ctx.step("second", adding(first))
 
 
-def adding(number: int) -> object:
+def adding(number: int) -> Callable[[StepContext], Awaitable[int]]:
     async def add(_: StepContext) -> int:
         return number + 1
 
