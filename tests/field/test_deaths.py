@@ -99,9 +99,7 @@ def test_undoing_goes_on_where_it_was_and_keeps_its_reason(world: World) -> None
 
 
 def test_a_signal_to_end_does_not_change_how_runs_have_ended(world: World) -> None:
-    child = world.nursery.start(
-        field_programs.end_by_signal, database=world.url, ledger=world.ledger_path, count=100
-    )
+    child = world.nursery.start(field_programs.end_by_signal, database=world.url, ledger=world.ledger_path, count=100)
     assert child.wait() == 0, child.output
     assert world.statuses() == {"completed": 100}
 

@@ -14,7 +14,6 @@ from outlast import Context, JournalMismatch, Outlast, RunFailed, Signal, Status
 from outlast.model.failures import type_name
 from outlast.testing import ManualClock
 from support.field_apps import forgetful, run_of
-from support.probing import Tables
 
 EMPTY = (0, 0.0, False, "", [], {}, None)
 
@@ -74,12 +73,14 @@ async def test_an_empty_value_comes_back_as_itself_wherever_it_stands(database_u
 
 @pytest.mark.parametrize("value", EMPTY, ids=repr)
 async def test_an_empty_value_comes_back_as_its_declared_type(value: object) -> None:
-    kind: Any = type(value)
-    told = Signal("told", kind)
+    kind = type(value)
+    told: Signal[Any] = Signal("told", kind)
 
-    @workflow("echo")
-    async def echo(ctx: Context, given: kind) -> kind:
+    async def code(ctx: Context, given: Any) -> Any:
         return await ctx.wait_for("told", ctx.signal(told))
+
+    code.__annotations__ |= {"given": kind, "return": kind}
+    echo = workflow("echo")(code)
 
     async with forgetful("sqlite://", echo) as app:
         run = await app.start(echo, value)

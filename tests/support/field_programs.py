@@ -7,10 +7,9 @@ import os
 import signal
 from collections import Counter
 
+from outlast import CompensationContext, Context, Outlast, StepContext, WorkerOptions, workflow
 from support.programs.dying import die_at, point
 from support.programs.ledger import Effect, Ledger
-
-from outlast import CompensationContext, Context, Outlast, StepContext, WorkerOptions, workflow
 
 _ledger: Ledger
 _passed: Counter[str] = Counter()
@@ -68,17 +67,20 @@ def ids(count: int) -> list[str]:
     return [f"run-{number}" for number in range(count)]
 
 
-async def begin(database: str, ledger: str, workflow: str, count: int, die: str, concurrency: int = 100) -> None:
+async def begin(*, database: str, ledger: str, workflow: str, count: int, die: str, concurrency: int) -> None:
     """Start so many runs and work on them until this process dies as it is told to."""
     global _ledger  # noqa: PLW0603 -- the outside world, one for each process
     _ledger = Ledger(ledger)
     die_at(die)
     async with _app(database, concurrency) as app:
-        await app.start_many({"chain": chain, "unwound": unwound}[workflow], range(count), ids=ids(count))
+        if workflow == "chain":
+            await app.start_many(chain, range(count), ids=ids(count))
+        else:
+            await app.start_many(unwound, range(count), ids=ids(count))
         await asyncio.Event().wait()
 
 
-async def finish(database: str, ledger: str, count: int, concurrency: int = 100) -> None:
+async def finish(*, database: str, ledger: str, count: int, concurrency: int) -> None:
     """Work on the runs until all of them have ended, as a process does that is started after another has died."""
     global _ledger  # noqa: PLW0603 -- the same
     _ledger = Ledger(ledger)
@@ -86,7 +88,7 @@ async def finish(database: str, ledger: str, count: int, concurrency: int = 100)
         await asyncio.gather(*(app.result(run_id) for run_id in ids(count)), return_exceptions=True)
 
 
-async def end_by_signal(database: str, ledger: str, count: int) -> None:
+async def end_by_signal(*, database: str, ledger: str, count: int) -> None:
     """Be told to end in the moment in which the last of the runs has ended."""
     global _ledger  # noqa: PLW0603 -- the same
     _ledger = Ledger(ledger)

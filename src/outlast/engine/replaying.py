@@ -39,6 +39,8 @@ class Recorded:
                 self.retry = record
             case Phase.DONE | Phase.FAILED:
                 self.final = record
+            case Phase.UNKNOWN:
+                pass  # The journal has noted it.
 
 
 class Asker(Protocol):
@@ -67,10 +69,16 @@ class Journal:
         """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""
         self.begins_empty = not records
         self._askers: dict[str, Asker | None] = {}
-        for record in records:
+        for seq, record in enumerate(records):
+            if record.seq != seq:
+                self.note(ValueUnreadable(f"the journal of run {run_id!r}", f"entry {seq} is missing"))
+                break
             self._read(record)
 
     def _read(self, record: Record) -> None:
+        if record.kind is Kind.UNKNOWN or record.phase is Phase.UNKNOWN:
+            self.unreadable(record, "this version of outlast does not know what that is")
+            return
         if record.kind is Kind.STOP:
             self.stop = record
             return

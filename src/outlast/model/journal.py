@@ -37,6 +37,8 @@ class Kind(StrEnum):
     UUID = "uuid"
     STOP = "stop"
     COMPENSATION = "compensation"
+    UNKNOWN = "unknown"
+    """What a newer outlast recorded, or what was damaged. Never written: the run is held until somebody knows it."""
 
 
 class Phase(StrEnum):
@@ -46,6 +48,8 @@ class Phase(StrEnum):
     RETRY = "retry"
     DONE = "done"
     FAILED = "failed"
+    UNKNOWN = "unknown"
+    """The same as `Kind.UNKNOWN`."""
 
     @property
     def is_final(self) -> bool:
