@@ -9,4 +9,5 @@ pytest_plugins = [
     "support.fix_stores",
     "support.processes",
     "support.colours",
+    "support.nursery",
 ]

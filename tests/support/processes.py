@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import pytest
 
@@ -18,31 +18,17 @@ ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 
 
-class ChildProcess:
-    """A Python process whose output is read as it comes. What it says is in `output`, stderr included."""
+class Heard:
+    """What another process says, read as it comes: `output` so far, and `wait_for` a line of it."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> None:
-        paths = os.pathsep.join([str(ROOT), str(TESTS)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-u", *arguments],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": paths, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    def __init__(self, said: IO[str]) -> None:
+        self._said = said
         self._lines: list[str] = []
         self._seen = 0
         self._has_ended = False
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def output(self) -> str:
@@ -60,6 +46,46 @@ class ChildProcess:
                     pytest.fail(f"the process ended before it said {marker!r}; it said:\n{self.output}")
                 if not self._news.wait(timeout):
                     pytest.fail(f"{timeout:g} s of silence before {marker!r}; the process said:\n{self.output}")
+
+    def _read(self) -> None:
+        with self._said as lines:
+            for line in lines:
+                with self._news:
+                    self._lines.append(line.rstrip("\n"))
+                    self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    def _next_line_with(self, marker: str) -> str | None:
+        for index in range(self._seen, len(self._lines)):
+            if marker in self._lines[index]:
+                self._seen = index + 1
+                return self._lines[index]
+        return None
+
+
+class ChildProcess(Heard):
+    """A Python process whose output is read as it comes. What it says is in `output`, stderr included."""
+
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> None:
+        paths = os.pathsep.join([str(ROOT), str(TESTS)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", *arguments],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": paths, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        super().__init__(self._process.stdout)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def kill(self) -> None:
         """SIGKILL, and return when it is gone."""
@@ -91,24 +117,6 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(10)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                with self._news:
-                    self._lines.append(line.rstrip("\n"))
-                    self._news.notify_all()
-        with self._news:
-            self._has_ended = True
-            self._news.notify_all()
-
-    def _next_line_with(self, marker: str) -> str | None:
-        for index in range(self._seen, len(self._lines)):
-            if marker in self._lines[index]:
-                self._seen = index + 1
-                return self._lines[index]
-        return None
 
 
 class StartProcess(Protocol):

@@ -1,0 +1,65 @@
+"""Looking until something is so, instead of sleeping; and looking at the tables past the library."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import psycopg
+import pytest
+
+T = TypeVar("T")
+LOOK_EVERY: Final = 0.01
+
+
+def until(found: Callable[[], T], what: str, *, timeout: float = 30) -> T:
+    """Return what `found` returns as soon as that is true. Fails, saying `what` was waited for, when it never is."""
+    deadline = time.monotonic() + timeout
+    while not (value := found()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout:g} s for {what}")
+        time.sleep(LOOK_EVERY)
+    return value
+
+
+async def until_awaited(found: Callable[[], Awaitable[T]], what: str, *, timeout: float = 30) -> T:
+    """The same in an event loop."""
+    deadline = time.monotonic() + timeout
+    while not (value := await found()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout:g} s for {what}")
+        await asyncio.sleep(LOOK_EVERY)
+    return value
+
+
+class Tables:
+    """The tables of an app as they lie in the database, read and changed by hand: `Tables(url)("select ... {runs}")`."""
+
+    def __init__(self, url: str, schema: str = "outlast") -> None:
+        self._url = url
+        self._prefix = f"{schema}_" if url.startswith("sqlite") else f"{schema}."
+
+    def __call__(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """Execute one statement in a transaction of its own; `%s` stands for an argument, `{runs}` for a table."""
+        names = ("runs", "journal", "waits", "signals", "workers", "migrations")
+        text = statement.format(**{name: f"{self._prefix}{name}" for name in names})
+        if self._url.startswith("sqlite"):
+            path = self._url.removeprefix("sqlite:///")
+            with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+                return connection.execute(text.replace("%s", "?"), arguments).fetchall()
+        with psycopg.connect(self._url) as server:
+            found = server.execute(text.encode(), arguments)
+            return found.fetchall() if found.description else []
+
+    def end_leases(self) -> None:
+        """Let the leases of all workers run out now, as if their time had passed."""
+        self("update {workers} set lease_until = 0")
+
+    def owner(self, run: str) -> str | None:
+        """Who has the run."""
+        found = self("select owner from {runs} where id = %s", run)
+        return found[0][0] if found else None
