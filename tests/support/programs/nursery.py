@@ -16,7 +16,6 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from typing import Any, Final, NoReturn
 
 FIRST: Final = "process "
@@ -79,7 +78,7 @@ def _perform(call: str, arguments: dict[str, Any]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException:
-        traceback.print_exc()
+        logging.exception("the program failed")
         return 1
     return 0
 
