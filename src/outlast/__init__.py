@@ -14,6 +14,7 @@ from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import (
     AppClosed,
     CompensationFailed,
+    ConditionNotWon,
     DatabaseUnavailable,
     DefinitionError,
     DriverMissing,
@@ -58,6 +59,7 @@ __all__ = [
     "CompensationContext",
     "CompensationFailed",
     "Condition",
+    "ConditionNotWon",
     "Context",
     "DatabaseUnavailable",
     "DefinitionError",

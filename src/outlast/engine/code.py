@@ -116,7 +116,6 @@ class Code:
         self.fatal: DefinitionError | None = None
         """The first misuse. It ends the run, whatever the code makes of the error."""
         self._is_stopping = False
-        self._is_closed = False
         self._helpers = {Kind.RANDOM: 0, Kind.UUID: 0}
         self._waited: dict[str, Timer | Waiting] = {}
 
@@ -153,13 +152,14 @@ class Code:
 
     def stop(self) -> None:
         """End the code: it is cancelled, and may not ask for anything any more."""
+        self.loop.forget_ended()
         self._is_stopping = True
         self.performing.forget_waiting()
         wind_up(self.loop, self.main)
 
     def close(self) -> None:
         """Drop the code where it stands."""
-        self._is_closed = self._is_stopping = True
+        self._is_stopping = True
         self.loop.drop()
 
     def found(self) -> str:
@@ -260,7 +260,7 @@ class Code:
 
     def report_unhandled(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not self._is_closed and not self._journal.is_behind and isinstance(error, Exception):
+        if not self._is_stopping and not self._journal.is_behind and isinstance(error, Exception):
             logger.error("In run %r: %s", self._facts.id, context.get("message"), exc_info=error)
 
     # Inside.

@@ -20,6 +20,7 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST_HANDLES: Final = 1_000_000
+_MOST_CLOSES: Final = 1_000
 
 
 class LoopHost(Protocol):
@@ -85,12 +86,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, in the order they were made."""
         return [task for task in self._tasks if not task.done()]
 
-    def run_ready(self, *, most: int = MOST_HANDLES) -> None:
+    def run_ready(self, *, most: int | None = None) -> None:
         """Run what is ready, and what becomes ready by that, until nothing is. Raises TooManyHandles if that never ends.
 
         It must be called from a plain callback: since Python 3.14 no task can run inside another one.
         """
-        ready = self._ready
+        ready, left = self._ready, MOST_HANDLES if most is None else most
         with self.as_running():
             while ready:
                 handle = ready.popleft()
@@ -100,8 +101,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 except SystemExit:
                     # It is the outcome of the task that raised it already; it must not end this process.
                     pass
-                most -= 1
-                if not most:
+                left -= 1
+                if not left:
                     raise TooManyHandles
 
     @contextmanager
@@ -117,6 +118,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         finally:
             set_running(before)
             sys.set_asyncgen_hooks(*hooks)
+
+    def forget_ended(self) -> None:
+        """Let go of tasks that have ended; asyncio then tells of errors that nobody asked for."""
+        self._tasks = self.tasks
+        self._most_tasks = max(16, 2 * len(self._tasks))
 
     def make_ready(self, handle: asyncio.Handle) -> None:
         """Run a handle at the next `run_ready`."""
@@ -190,8 +196,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         task = WorkflowTask(coro, order=next(self._orders), loop=self, name=name, context=context, **options)
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
-            self._tasks = self.tasks
-            self._most_tasks = max(16, 2 * len(self._tasks))
+            self.forget_ended()
         return task
 
     def get_task_factory(self) -> None:
@@ -236,9 +241,11 @@ def _close_task(task: asyncio.Task[Any]) -> None:
     # Without this asyncio complains when a task is collected before its end.
     setattr(task, "_log_destroy_pending", False)  # noqa: B010  asyncio's own, and not in its stubs
     coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
-    # Whatever the code does about it, it is not heard any more.
-    with suppress(BaseException):
-        coroutine.close()
+    for _ in range(_MOST_CLOSES):
+        # Whatever the code makes of it, it is not heard any more.
+        with suppress(BaseException):
+            coroutine.close()
+            return
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

@@ -69,8 +69,7 @@ class Execution:
         journal, so no timer of a wait for signals wins before the run has been parked with the right ones.
         """
         self._lapses = lapses
-        read_until = self._time.now() if read_at is None else read_at
-        self._code.waits.begin_turn(signals, was_parked=was_parked, read_until=read_until)
+        self._code.waits.begin_turn(signals, was_parked=was_parked, read_at=read_at)
         if stop is not None:
             self.request_stop(stop)
 
@@ -103,7 +102,7 @@ class Execution:
 
     def run(self) -> Progress:
         """Go on as far as possible. It must be called from a plain callback, never inside an asyncio task."""
-        if self._is_replaying:
+        if self._is_replaying and self._journal.trouble is None:
             self._replay()
         if self._journal.trouble is None and self._ending.finished is None:
             self._deliver()
@@ -165,14 +164,13 @@ class Execution:
             self._code.rest()
             while self._fits and self._journal.deliver_next(self._code.found):
                 self._code.rest()
-            if self._code.fatal is not None and self._journal.is_behind:
+            if self._code.fatal is not None and self._journal.next_unmatched is not None:
                 raise self._journal.mismatched_next(str(self._code.fatal))
             if self._fits:
                 self._journal.check_all_asked(self._code.found)
                 self._ending.replay()
         except (JournalMismatch, ValueUnreadable, DefinitionError) as trouble:
             self._journal.note(trouble)
-        self._code.waits.reach_frontier()
 
     @property
     def _fits(self) -> bool:

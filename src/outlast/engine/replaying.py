@@ -102,6 +102,13 @@ class Journal:
         """True while recorded things have not been handed to the code: nothing new can come before them."""
         return bool(self._deliveries) or self.stop is not None
 
+    @property
+    def next_unmatched(self) -> Record | None:
+        """The first thing recorded that the code has not come to."""
+        if self._deliveries:
+            return self._deliveries[0]
+        return next((recorded.first for recorded in self._unasked.values()), self.stop)
+
     def is_taken(self, name: str) -> bool:
         """Whether the code has used this name before."""
         return name in self._askers
@@ -149,7 +156,7 @@ class Journal:
 
     def mismatched_next(self, found: str) -> JournalMismatch:
         """Note that the code does something that cannot come before what is recorded next."""
-        later = self._deliveries[0] if self._deliveries else self.stop
+        later = self.next_unmatched
         assert later is not None
         return self.mismatched(later, found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from outlast.engine.replaying import Journal
-from outlast.model.journal import Kind, Phase
+from outlast.model.journal import Kind, Phase, Record
 
 
 class RunTime:
@@ -37,10 +37,16 @@ class RunTime:
             name = f"$now:{self._count}"
             recorded = self._journal.look_up_reached(Kind.NOW, name)
             self._count += 1
-            if recorded is not None:
-                self._seen = int(recorded.first.payload or 0)
-                self.observe(self._seen)
-            else:
+            if recorded is None:
                 self._seen = at = self.now()
                 self._journal.add(Kind.NOW, Phase.DONE, name, at=at, payload=str(at))
+            else:
+                self._seen = self._read(recorded.first)
+                self.observe(self._seen)
         return self._seen
+
+    def _read(self, record: Record) -> int:
+        try:
+            return int(record.payload or "")
+        except ValueError as error:
+            raise self._journal.unreadable(record, str(error)) from error

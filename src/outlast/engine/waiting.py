@@ -126,29 +126,28 @@ class Waits:
         self._deadlines: Deadlines[Waiting] = Deadlines()
         self._undecided: list[Waiting] = []
         self._read_until = since
-        self._lists_what_is_asked = False
+        self._was_parked = False
 
     # A turn begins.
 
-    def begin_turn(self, signals: Iterable[StoredSignal], *, was_parked: bool, read_until: int) -> None:
+    def begin_turn(self, signals: Iterable[StoredSignal], *, was_parked: bool, read_at: int | None) -> None:
         """Take in the signals that were read for the waits that the run was parked with, and when they were read."""
+        self._read_until = read_at or 0
         for signal in sorted(signals, key=lambda signal: signal.id):
             self._time.observe(signal.created_at)
+            self._read_until = max(self._read_until, signal.created_at)
             topic = self._topic(signal.topic)
             if not topic.inbox or topic.inbox[-1].id < signal.id:
                 topic.inbox.append(signal)
                 self._heat(signal.topic)
-        self._read_until = read_until
-        self._lists_what_is_asked = was_parked
+        if read_at is None:
+            self._read_until = self._time.now()
+        self._was_parked = was_parked
         for waiting in self._live if was_parked else ():
             waiting.is_listed = True
         undecided, self._undecided = self._undecided, []
         for waiting in undecided:
             self._await_deadline(waiting)
-
-    def reach_frontier(self) -> None:
-        """Waits asked for from now on are new to the store: what was sent for them has not been read."""
-        self._lists_what_is_asked = False
 
     # The code asks.
 
@@ -159,7 +158,7 @@ class Waits:
         waiting = Waiting(self, kind, name, conditions, plan)
         self._journal.expect(name, waiting)
         if recorded is None or recorded.final is None:
-            waiting.is_listed = self._lists_what_is_asked
+            waiting.is_listed = self._was_parked and recorded is not None
             self._live[waiting] = None
             for topic in waiting.topics():
                 self._topic(topic).waiting[waiting] = None
