@@ -22,7 +22,7 @@ FIRST: Final = "process "
 LAST: Final = "exit code "
 _WARM: Final = ("outlast", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "outlast.cli.serving")
 _LOOK: Final = 2.0
-_log = logging.getLogger("nursery")
+logger = logging.getLogger("nursery")
 
 
 def main(path: str) -> None:
@@ -79,7 +79,7 @@ def _perform(call: str, arguments: dict[str, Any]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except BaseException:
-        _log.exception("the program failed")
+        logger.exception("the program failed")
         return 1
     return 0
 
