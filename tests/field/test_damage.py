@@ -8,13 +8,12 @@ from typing import Final
 
 import pytest
 
-from outlast import Context, Signal, Status, ValueUnreadable, step, workflow
+from outlast import Context, RunTerminated, Signal, Status, ValueUnreadable, step, workflow
 from outlast.model.failures import type_name
 from outlast.testing import ManualClock
 from support.field_apps import forgetful, run_of
 from support.probing import Tables
 
-HEALTHY: Final = 20
 opened = Signal("opened", dict[str, str])
 
 
@@ -44,67 +43,75 @@ async def parcel(ctx: Context, number: int) -> Parcel:
     await ctx.step("third", lambda s: weighed)
     await ctx.sleep("pause", "1h")
     ctx.commit("packed")
-    await ctx.wait_for("open", ctx.signal(opened, key=ctx.run_id), timeout="1h")
+    await ctx.wait_for("open", ctx.signal(opened), timeout="1h")
     assert ctx.now() >= started + timedelta(hours=1)
     return weighed
 
 
 DAMAGES: Final = {
-    "a result cut short": "update {journal} set payload = substr(payload, 1, 100) where name = 'third'",
-    "a result that is gone": "update {journal} set payload = null where name = 'third'",
-    "a result of another type": "update {journal} set payload = '[1, 2]' where name = 'weigh'",
-    "an unknown kind": "update {journal} set kind = 'hologram' where name = 'third'",
-    "an unknown phase": "update {journal} set phase = 'sublimed' where name = 'third'",
-    "a record that is gone": "delete from {journal} where name = 'weigh'",
-    "a record that is there twice": "update {journal} set name = 'weigh' where name = 'third'",
-    "a sleep without an end": "delete from {journal} where name = 'pause' and phase = 'open'",
-    "a wait that is not understood": "update {journal} set payload = 'opened?' where name = 'open'",
-    "a time that is no number": "update {journal} set payload = 'noon' where kind = 'now'",
-    "a random number that is none": "update {journal} set payload = '\"heads\"' where kind = 'random'",
-    "an input cut short": "update {runs} set input = '[' where id = 'run-7'",
-    "an input of another type": "update {runs} set input = '\"seven\"' where id = 'run-7'",
+    "result cut short": "update {journal} set payload = substr(payload, 1, 100) where run_id = %s and name = 'third'",
+    "result gone": "update {journal} set payload = null where run_id = %s and name = 'third'",
+    "result of another type": "update {journal} set payload = '[1, 2]' where run_id = %s and name = 'weigh'",
+    "unknown kind": "update {journal} set kind = 'hologram' where run_id = %s and name = 'third'",
+    "unknown phase": "update {journal} set phase = 'sublimed' where run_id = %s and name = 'third'",
+    "record gone": "delete from {journal} where run_id = %s and name = 'weigh'",
+    "record there twice": "update {journal} set name = 'weigh' where run_id = %s and name = 'third'",
+    "sleep without its beginning": "delete from {journal} where run_id = %s and name = 'pause' and phase = 'open'",
+    "wait that is not understood": "update {journal} set payload = 'opened?' where run_id = %s and name = 'open'",
+    "time that is no number": "update {journal} set payload = 'noon' where run_id = %s and kind = 'now'",
+    "random number that is none": "update {journal} set payload = '\"heads\"' where run_id = %s and kind = 'random'",
+    "input cut short": "update {runs} set input = '[' where id = %s",
+    "input of another type": "update {runs} set input = '\"seven\"' where id = %s",
 }
 
 
-def damage(url: str, what: str) -> None:
-    """Damage what is stored of run-7."""
-    statement = DAMAGES[what]
-    Tables(url)(statement if "run-7" in statement else f"{statement} and run_id = 'run-7'")
-
-
-@pytest.mark.parametrize("what", DAMAGES)
-async def test_a_damaged_row_stops_its_own_run_alone(shared_database_url: str, what: str) -> None:
-    clock = ManualClock()
-    ids = [f"run-{number}" for number in range(1, HEALTHY + 2)]
+async def test_damaged_rows_stop_their_own_runs_alone(shared_database_url: str) -> None:
+    clock, tables = ManualClock(), Tables(shared_database_url)
+    healthy = [f"healthy {number}" for number in range(20)]
+    ids = [*healthy, *DAMAGES]
     async with forgetful(shared_database_url, parcel, clock=clock) as app:
-        await app.start_many(parcel, range(1, HEALTHY + 2), ids=ids)
+        await app.start_many(parcel, range(1, len(ids) + 1), ids=ids)
         await app.drain()
         clock.advance("1h")
         await app.drain()
-        damage(shared_database_url, what)
-        for run_id in ids:
-            await app.signal(opened, {"by": "Ada"}, key=run_id)
+        for run_id, statement in DAMAGES.items():
+            tables(statement, run_id)
+        await app.signal(opened, {"by": "Ada"})
         await app.drain()
 
-        statuses = {str(run.id): run.status for run in (await app.list()).runs}
-        assert statuses.pop("run-7") is Status.SUSPENDED
-        assert set(statuses.values()) == {Status.COMPLETED}
-        assert len(statuses) == HEALTHY
-        run = await run_of(app, "run-7", journal=True)
-        assert run.held is not None
-        assert "run-7" in run.held.message
+        found = {str(run.id): run for run in (await app.list()).runs}
+        assert sorted(found) == sorted(ids)
+        assert {found[run_id].status for run_id in healthy} == {Status.COMPLETED}
+        for run_id in DAMAGES:
+            run = await run_of(app, run_id, journal=True)
+            assert (run_id, run.status) == (run_id, Status.SUSPENDED)
+            assert run.held is not None
+            assert run_id in run.held.message
 
-        assert (await app.terminate("run-7")).accepted
+
+async def test_a_run_with_a_damaged_row_can_be_terminated(shared_database_url: str) -> None:
+    clock, tables = ManualClock(), Tables(shared_database_url)
+    async with forgetful(shared_database_url, parcel, clock=clock) as app:
+        await app.start_many(parcel, range(1, len(DAMAGES) + 1), ids=list(DAMAGES))
         await app.drain()
-        assert (await run_of(app, "run-7")).status is Status.CANCELLED
+        clock.advance("1h")
+        await app.drain()
+        for run_id, statement in DAMAGES.items():
+            tables(statement, run_id)
+            assert (await app.terminate(run_id, "beyond repair")).accepted
+        await app.drain()
+
+        for run_id in DAMAGES:
+            with pytest.raises(RunTerminated, match="beyond repair"):
+                await app.result(run_id, timeout="0s")
 
 
 async def test_a_result_cut_short_is_told_with_its_run_and_step(shared_database_url: str) -> None:
-    clock = ManualClock()
+    clock, tables = ManualClock(), Tables(shared_database_url)
     async with forgetful(shared_database_url, parcel, clock=clock) as app:
         await app.start(parcel, 7, id="run-7")
         await app.drain()
-        damage(shared_database_url, "a result cut short")
+        tables(DAMAGES["result cut short"], "run-7")
         clock.advance("1h")
         await app.drain()
 
@@ -116,13 +123,12 @@ async def test_a_result_cut_short_is_told_with_its_run_and_step(shared_database_
 
 
 async def test_a_run_goes_on_when_its_row_is_mended(shared_database_url: str) -> None:
-    clock = ManualClock()
-    tables = Tables(shared_database_url)
+    clock, tables = ManualClock(), Tables(shared_database_url)
     async with forgetful(shared_database_url, parcel, clock=clock) as app:
         await app.start(parcel, 7, id="run-7")
         await app.drain()
         ((payload,),) = tables("select payload from {journal} where name = 'third'")
-        damage(shared_database_url, "a result cut short")
+        tables(DAMAGES["result cut short"], "run-7")
         clock.advance("1h")
         await app.drain()
         assert (await run_of(app, "run-7")).held is not None
@@ -130,7 +136,7 @@ async def test_a_run_goes_on_when_its_row_is_mended(shared_database_url: str) ->
         tables("update {journal} set payload = %s where name = 'third'", payload)
         clock.advance("10m")
         await app.drain()
-        await app.signal(opened, {"by": "Ada"}, key="run-7")
+        await app.signal(opened, {"by": "Ada"})
         await app.drain()
 
         assert await app.result("run-7", timeout="0s") == Parcel(7)

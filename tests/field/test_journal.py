@@ -45,7 +45,7 @@ async def test_an_empty_value_comes_back_as_itself_wherever_it_stands(database_u
     seen: dict[str, list[object]] = {}
 
     @workflow("echo")
-    async def echo(ctx: Context, value: Any) -> Any:
+    async def echo(ctx: Context, value: object) -> object:
         returned = await ctx.step("echo", lambda s: value)
         payload = await ctx.wait_for("told", ctx.signal(told, key=ctx.run_id))
         seen.setdefault(ctx.run_id, []).append([value, returned, payload])
@@ -76,7 +76,7 @@ async def test_an_empty_value_comes_back_as_its_declared_type(value: object) -> 
     kind = type(value)
     told: Signal[Any] = Signal("told", kind)
 
-    async def code(ctx: Context, given: Any) -> Any:
+    async def code(ctx: Context, given: object) -> object:
         return await ctx.wait_for("told", ctx.signal(told))
 
     code.__annotations__ |= {"given": kind, "return": kind}
