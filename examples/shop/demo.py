@@ -140,8 +140,9 @@ def servers(folder: Path, stack: ExitStack, settings: dict[str, str]) -> tuple[S
     return shop, providers
 
 
-def _on_postgresql() -> dict[str, str]:
-    return {"SHOP_DATABASE_URL": os.environ["OUTLAST_POSTGRES_URL"].replace("://", "+asyncpg://", 1)}
+def on_postgresql(url: str) -> dict[str, str]:
+    """The settings of a shop on a PostgreSQL database, empty so far."""
+    return {"SHOP_DATABASE_URL": url.replace("://", "+asyncpg://", 1)}
 
 
 def _end_in_order(number: int, _frame: object) -> None:
@@ -153,7 +154,9 @@ def main() -> int:
     """Tell the story; return 0 if every check held."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite", help=DATABASE_HELP)
-    settings = SHORT | (_on_postgresql() if parser.parse_args().database == "postgresql" else {})
+    settings = dict(SHORT)
+    if parser.parse_args().database == "postgresql":
+        settings |= on_postgresql(os.environ["OUTLAST_POSTGRES_URL"])
     signal.signal(signal.SIGTERM, _end_in_order)
 
     checks = Checks()

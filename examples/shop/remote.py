@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from examples.shop.providers import LedgerLine, Operation
 from examples.shop.views import OrderView
 
 ENDED = {"completed", "failed", "cancelled", "compensation_failed"}
-BASKET = [Item("cat food, 12 tins", 2, 1450), Item("scratching post", 1, 3990)]
+BASKET = (Item("cat food, 12 tins", 2, 1450), Item("scratching post", 1, 3990))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class RemoteShop:
 
     http: httpx.Client
 
-    def place(self, customer: str) -> str:
+    def place(self, customer: str, items: Sequence[Item] = BASKET) -> str:
         """Place an order and return its id."""
-        response = self.http.post("/orders", json=msgspec.to_builtins(NewOrder(customer, BASKET)))
+        response = self.http.post("/orders", json=msgspec.to_builtins(NewOrder(customer, list(items))))
         order: str = response.raise_for_status().json()["id"]
         return order
 

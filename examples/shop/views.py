@@ -26,16 +26,9 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What customer support sends to cancel an order."""
+    """What customer support sends to cancel an order, and gets back once it is cancelled."""
 
     reason: str = "Cancelled by customer support."
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The answer to a cancel. `accepted` is False when the fulfilment had ended or was stopping already."""
-
-    accepted: bool
 
 
 @dataclass(frozen=True, slots=True)
