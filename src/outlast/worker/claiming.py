@@ -36,6 +36,11 @@ class Claims:
         self._workflows = tuple(place.workflows)
         self._lock = asyncio.Lock()
 
+    @property
+    def is_claiming(self) -> bool:
+        """True while runs may be on their way here."""
+        return self._lock.locked()
+
     async def claim(self, tenure: Tenure) -> int:
         """Claim once and have the turns begun; return how many. Raises LeaseLost and DatabaseUnavailable."""
         async with self._lock:

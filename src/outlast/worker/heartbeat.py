@@ -108,6 +108,8 @@ class Heartbeat:
 
     async def _renew_until(self, stopping: asyncio.Event) -> None:
         while not await _happens(stopping, self._seconds / 3):
+            if self._loop.is_closed():
+                return  # Nobody stopped the worker, but it is gone: its runs must not stay leased to it.
             lease = self._lease
             while lease is not None and not await self._renew(lease):
                 if await _happens(stopping, min(1.0, self._seconds / 10)):

@@ -79,6 +79,8 @@ class Shift:
         self._changes: set[asyncio.Future[None]] = set()
         self._watchers: dict[RunId, set[asyncio.Future[Outcome]]] = {}
         self._looks = 0
+        self._wants_stops = False
+        self._is_asking_for_stops = False
         self._is_hurried = False
         self._ended = asyncio.Event()
         self._pid = os.getpid()
@@ -153,9 +155,13 @@ class Shift:
             self._looking.kick()
 
     def look_for_stops(self) -> None:
-        """Ask for the stop requests of the runs that have a turn now. On the shift's loop."""
-        if self.tenure is not None and not self.tenure.is_idle:
-            self._spawn(self._ask_for_stops(self.tenure))
+        """Ask for the stop requests of this worker's runs now. On the shift's loop."""
+        self._wants_stops = True
+        tenure = self.tenure
+        if self._is_asking_for_stops or tenure is None or (tenure.is_idle and not self._claims.is_claiming):
+            return
+        self._is_asking_for_stops = True
+        self._spawn(self._ask_for_stops(tenure))
 
     # Doing what is there.
 
@@ -230,11 +236,15 @@ class Shift:
 
     async def _ask_for_stops(self, tenure: Tenure) -> None:
         try:
-            await self._renew(tenure)
+            while self._wants_stops:
+                self._wants_stops = False
+                await self._renew(tenure)
         except LeaseLost:
             await self._in_callback(tenure.lose)
         except DatabaseUnavailable:
             logger.debug("Stop requests could not be looked for now; the next renewal brings them.")
+        finally:
+            self._is_asking_for_stops = False
 
     def _lease_lost(self, lease: Lease) -> None:
         if self.tenure is not None and self.tenure.lease == lease:
@@ -252,9 +262,11 @@ class Shift:
             try:
                 if self.place.time.is_manual and self.tenure is not None:
                     # A test that moved the clock past the lease did not mean that this worker was away.
-                    await self._ask_for_stops(self.tenure)
+                    await self._renew(self.tenure)
                 if await self.place.database.run(store.reap, patience=_PATIENCE):
                     self.look()
+            except LeaseLost:
+                pass  # The next write of this worker finds out.
             except DatabaseUnavailable as error:
                 logger.debug("Looking for workers that are gone failed; trying again: %s", error)
             except Exception:

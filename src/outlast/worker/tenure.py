@@ -57,6 +57,7 @@ class Tenure:
         )  # fmt: skip
         self._desks: dict[RunId, _Desk] = {}
         self._starts: dict[RunId, Start] = {}
+        self._stops: dict[RunId, Stop] = {}
         self._claimed: deque[tuple[ClaimedRun, Drivable | None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,6 +98,9 @@ class Tenure:
             # Taken from memory now, before others that park meanwhile push it out.
             kept = self._place.parked.take(run.id) if run.records is None else None
             self._claimed.append((run, kept))
+        # What is kept for runs that are still on their way is needed no longer than until they are here.
+        expected = self._starts.keys() | {run.id for run, _ in self._claimed}
+        self._stops = {run_id: stop for run_id, stop in self._stops.items() if run_id in expected}
 
     def start(self, run: NewRun) -> asyncio.Future[StartOutcome]:
         """Create a run with the next flush and begin its turn right after."""
@@ -106,9 +110,15 @@ class Tenure:
         return start.outcome
 
     def request_stop(self, run_id: RunId, stop: Stop) -> None:
-        """Pass a stop request on to the run's turn, if it has one. A plain callback of the loop."""
+        """Pass a stop request on to the run's turn. A plain callback of the loop.
+
+        A run that has no turn yet is on its way here: claimed or started, and the answer has not come. The request may have
+        been made after that, so nothing else would tell the turn of it.
+        """
         desk = self._desks.get(run_id)
-        if desk is not None:
+        if desk is None:
+            self._stops[run_id] = stop
+        else:
             desk.turn.request_stop(stop)
 
     def lose(self) -> None:
@@ -179,7 +189,7 @@ class Tenure:
             execution: Drivable = self._place.execution(facts, ())
         except Exception as error:
             execution = Unusable(error)
-        self._seat(run.workflow, run.version, 1, facts, execution).begin()
+        self._seat(run.workflow, run.version, 1, facts, execution).begin(stop=self._stops.pop(run.id, None))
 
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
         desk = self._desks.pop(turn.id)
@@ -235,7 +245,7 @@ class Tenure:
         )  # fmt: skip
         execution = kept or self._replay(run, facts)
         turn = self._seat(run.workflow, run.version, run.turns, facts, execution)
-        turn.begin(signals=run.signals, stop=run.stop, lapses=run.lapses)
+        turn.begin(signals=run.signals, stop=_later(run.stop, self._stops.pop(run.id, None)), lapses=run.lapses)
 
     def _replay(self, run: ClaimedRun, facts: RunFacts) -> Drivable:
         if run.records is None:
@@ -253,3 +263,10 @@ class Tenure:
         self._desks[facts.id] = _Desk(turn, workflow, version, turns)
         self._place.turns += 1
         return turn
+
+
+def _later(one: Stop | None, other: Stop | None) -> Stop | None:
+    """Return the request that counts: a terminate may have replaced a cancel."""
+    if one is None or other is None:
+        return one or other
+    return other if other.at >= one.at else one

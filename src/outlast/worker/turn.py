@@ -273,7 +273,7 @@ class Turn:
     # What cannot go on.
 
     def _break(self, error: Exception) -> None:
-        logger.error("Run %r cannot be driven; it is held.", self.id, exc_info=error)
+        logger.error("Run %r cannot be driven.", self.id, exc_info=error)
         self._cannot_go_on(failure_of(error))
 
     def _cannot_go_on(self, failure: Failure) -> None:
@@ -282,6 +282,7 @@ class Turn:
         if stop is not None and stop.kind is StopKind.TERMINATE:
             self._give_up(Finished(Status.CANCELLED, None, stop.failure))
         else:
+            logger.warning("Run %r is held and tried again later: %s", self.id, failure)
             self._hold(failure)
 
     def _hold(self, failure: Failure) -> None:

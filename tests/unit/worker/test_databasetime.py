@@ -15,13 +15,13 @@ class Monotonic:
         self.at = 1_000_000
 
     def __call__(self) -> int:
-        return self.at
+        return self.at * 1000
 
 
 @pytest.fixture
 def mono(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
     clock = Monotonic()
-    monkeypatch.setattr(module, "monotonic", clock)
+    monkeypatch.setattr(module, "monotonic_ns", clock)
     return clock
 
 

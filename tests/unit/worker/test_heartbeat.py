@@ -143,6 +143,22 @@ async def test_it_may_be_stopped_before_it_began() -> None:
     await b.heartbeat.stop()
 
 
+def test_it_ends_when_its_application_is_gone() -> None:
+    """The loop was closed without a stop; a lease that is renewed for ever would keep the runs from everybody."""
+    renewals = Renewals()
+
+    async def main() -> None:
+        Beating(renewals).heartbeat.hold(LEASE)
+        assert renewals.wait_for(1)
+
+    asyncio.run(main())
+    for thread in threading.enumerate():
+        if thread.name == "outlast-heartbeat":
+            thread.join(30)
+            assert not thread.is_alive()
+    assert renewals.is_closed
+
+
 async def test_a_blocked_loop_is_told_of_with_the_step_that_blocks_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

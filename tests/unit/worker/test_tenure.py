@@ -219,6 +219,34 @@ async def test_stop_requests_reach_the_runs_that_have_a_turn() -> None:
     assert execution.told[-1] == ("stop", CANCEL)
 
 
+async def test_a_stop_request_for_a_run_on_its_way_here_is_kept_for_it() -> None:
+    """The claim's transaction read the run before the request was made; the renewal read the request before the claim's
+    answer came. Nothing else would tell the turn."""
+    office = Office(FakeDatabase())
+    claimed_run = office.script("r1", progress(calls=[FakeStep("a").call()]))
+    started_run = office.script("s1", progress(calls=[FakeStep("b").call()]))
+    office.tenure.start(new_run("s1"))
+    await in_callback(lambda: office.tenure.request_stop(RunId("r1"), CANCEL))
+    await in_callback(lambda: office.tenure.request_stop(RunId("s1"), CANCEL))
+
+    office.tenure.take([claimed("r1")])
+    (await office.database.next_asked("flush")).answer.set_result(flushed(started=["s1"]))
+    await passes()
+
+    assert claimed_run.told == [("resume", (), CANCEL, 0)]
+    assert started_run.told == [("resume", (), CANCEL, 0)]
+
+
+async def test_a_terminate_that_came_with_the_claim_is_not_undone_by_an_older_cancel() -> None:
+    terminate = Stop(StopKind.TERMINATE, Failure(type="x", message="m"), CANCEL.at + 1)
+    office = Office(FakeDatabase())
+    execution = office.script("r1", progress(calls=[FakeStep("a").call()]))
+    await in_callback(lambda: office.tenure.request_stop(RunId("r1"), CANCEL))
+    office.tenure.take([claimed("r1", stop=terminate)])
+    await passes()
+    assert execution.told == [("resume", (), terminate, 0)]
+
+
 async def test_a_local_start_begins_right_after_it_is_durable() -> None:
     office = Office(FakeDatabase())
     office.script("s1", progress(calls=[FakeStep("a").call()]))

@@ -293,6 +293,14 @@ def test_a_run_that_is_undoing_stays_so_while_it_is_held() -> None:
     assert staged.write.status is Status.COMPENSATING
 
 
+def test_a_run_that_cannot_go_on_can_still_be_terminated() -> None:
+    desk = Desk(progress(Held(Failure(type="x", message="m"))), stop=TERMINATE)
+    staged = desk.flush()
+    assert staged.write is not None
+    assert staged.write.status is Status.CANCELLED
+    assert staged.write.held is None
+
+
 @pytest.mark.parametrize("error", [RuntimeError("bug"), JournalMismatch("r1", 0, "a", "b")])
 def test_an_error_of_the_engine_holds_the_run(error: Exception) -> None:
     desk = Desk(error)

@@ -346,9 +346,7 @@ async def test_a_stop_request_reaches_a_running_step_at_once(world: World, how: 
     world.runs("r1")
     async with started(world.worker()) as worker:
         await world.begun("r1")
-        world.scripts["r1"] = world.scripts["r1"]
         world.database.answers["renew"] = Renewal(0, ((RunId("r1"), CANCEL),))
-        world.scripts["r1"].will()
         if how == "local":
             worker.stop_requested(RunId("r1"))
         else:
@@ -356,6 +354,28 @@ async def test_a_stop_request_reaches_a_running_step_at_once(world: World, how: 
             world.database.notice("stop")
         await until(lambda: world.steps.attempts["r1"].told)
         assert ("stop", CANCEL) in world.scripts["r1"].told
+
+
+async def test_many_stop_requests_are_looked_for_together(world: World) -> None:
+    world.runs("r1")
+    async with started(world.worker()) as worker:
+        await world.begun("r1")
+        before = len(world.database.asked_for("renew"))
+        for _ in range(100):
+            worker.stop_requested(RunId("r1"))
+        await passes(20)
+        assert len(world.database.asked_for("renew")) <= before + 2
+        await world.end("r1")
+
+
+async def test_an_idle_worker_does_not_look_for_stop_requests(world: World) -> None:
+    async with started(world.worker()) as worker:
+        await until(lambda: world.database.asked_for("claim"))
+        await passes()
+        before = len(world.database.asked_for("renew"))
+        worker.stop_requested(RunId("elsewhere"))
+        await passes()
+        assert len(world.database.asked_for("renew")) == before
 
 
 async def test_runs_of_dead_workers_are_looked_for_at_once_and_then_now_and_again(world: World) -> None:
