@@ -167,14 +167,14 @@ def parse() -> argparse.Namespace:
         "--workloads", type=names(tuple(PLAN)), default=list(PLAN), help=f"of {', '.join(PLAN)}; w5: all of W5"
     )
     parser.add_argument("--rounds", type=int, help="how often everything is measured (default 3; with --quick 1)")
-    parser.add_argument("--minutes", type=float, help="start no measurement after so long (default 25; with --quick 8)")
+    parser.add_argument("--minutes", type=float, help="start no measurement after so long (default 25; with --quick 10)")
     parser.add_argument(
         "--results", type=Path, default=ROOT / "benchmarks" / "results", help="where the JSON is written"
     )
     parser.add_argument("--peers", type=Path, default=ROOT / ".bench-venv", help="the peers' environment")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)
-    options.minutes = options.minutes or (8 if options.quick else 25)
+    options.minutes = options.minutes or (10 if options.quick else 25)
     return options
 
 
