@@ -167,7 +167,9 @@ def parse() -> argparse.Namespace:
         "--workloads", type=names(tuple(PLAN)), default=list(PLAN), help=f"of {', '.join(PLAN)}; w5: all of W5"
     )
     parser.add_argument("--rounds", type=int, help="how often everything is measured (default 3; with --quick 1)")
-    parser.add_argument("--minutes", type=float, help="start no measurement after so long (default 25; with --quick 10)")
+    parser.add_argument(
+        "--minutes", type=float, help="start no measurement after so long (default 25; with --quick 10)"
+    )
     parser.add_argument(
         "--results", type=Path, default=ROOT / "benchmarks" / "results", help="where the JSON is written"
     )
