@@ -9,7 +9,6 @@ from typing import Any, Final
 from sqlalchemy import TextClause
 
 from outlast.model.ids import RunId
-from outlast.model.journal import Record
 from outlast.model.run import TERMINAL
 from outlast.ports.operation import Op, Params, Statement
 from outlast.ports.store import Batch, FlushOutcome, Lease, RunWrite, Wait
@@ -30,7 +29,7 @@ _FENCE: Final = """
 with fence as materialized (
   select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
   for key share
-),
+)
 """
 
 _STARTED: Final = """
@@ -48,22 +47,7 @@ started as (
   ) new (id, workflow, version, priority, input, timeout)
   on conflict (id) do nothing
   returning id
-),
-"""
-
-_RECORDED: Final = """
-recorded as (
-  insert into {journal} (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
-  select new.run_id, new.seq, new.kind, new.phase, new.name, new.attempt, new.due_at, new.payload,
-    case when new.recorded_at = 0 then fence.now else new.recorded_at end
-  from fence, unnest(
-    cast(:record_run_ids as text[]), cast(:seqs as integer[]), cast(:kinds as text[]), cast(:phases as text[]),
-    cast(:record_names as text[]), cast(:attempts as integer[]), cast(:record_dues as bigint[]),
-    cast(:payloads as text[]), cast(:record_times as bigint[])
-  ) new (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
-  join {runs} runs on runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
-  on conflict (run_id, seq) do nothing
-),
+)
 """
 
 # A stop that came while the turn was on its way to here (`stop_unseen`) would otherwise be found at the due time only, or
@@ -91,7 +75,7 @@ written as (
   ) new (id, status, keep, ends, due_at, output, error, sets_custom_status, custom_status, held, progressed, waits)
   where runs.id = any(array[new.id]) and coalesce(runs.owner, '') = cast(:worker as text)
   returning runs.id, runs.ready, new.keep, new.waits
-),
+)
 """
 _PARKS: Final = "(not new.keep and not new.ends)"
 _WAKES: Final = "(runs.stop_unseen = 1 or new.due_at <= fence.now)"
@@ -115,26 +99,47 @@ awaited as materialized (
       and signals.id > asked.after_id - case when asked.after_at is null then 0 else {late_ids} end
       and (signals.id > asked.after_id or signals.created_at > asked.after_at)
   )
-),
-waited as (
-  insert into {waits} (run_id, position, topic, after_id, after_at)
-  select run_id, position, topic, after_id, after_at from asked
-  on conflict (run_id, position) do update
-  set topic = excluded.topic, after_id = excluded.after_id, after_at = excluded.after_at
-),
+)
 """
 
 # Waits are replaced by place: those that are left over go, the others were written over. So no row is deleted and
 # inserted by one statement.
+_WAITED: Final = """
+waited as (
+  insert into {waits} (run_id, position, topic, after_id, after_at)
+  select run_id, position, topic, after_id, after_at from asked where run_id in (select id from written)
+  on conflict (run_id, position) do update
+  set topic = excluded.topic, after_id = excluded.after_id, after_at = excluded.after_at
+)
+"""
 _UNWAITED: Final = """
 unwaited as (
   delete from {waits} waits using written
   where waits.run_id = any(array[written.id]) and waits.position >= written.waits and not written.keep
-),
+)
+"""
+
+# The records of a run that is also written wait for that: its row may have been given away by the time its lock is ours,
+# and then the run is lost and none of its records may be there.
+_WHERE_WRITTEN: Final = "where not new.with_write or new.run_id in (select id from written)"
+
+_RECORDED: Final = """
+recorded as (
+  insert into {journal} (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at)
+  select new.run_id, new.seq, new.kind, new.phase, new.name, new.attempt, new.due_at, new.payload,
+    case when new.recorded_at = 0 then fence.now else new.recorded_at end
+  from fence, unnest(
+    cast(:record_run_ids as text[]), cast(:seqs as integer[]), cast(:kinds as text[]), cast(:phases as text[]),
+    cast(:record_names as text[]), cast(:attempts as integer[]), cast(:record_dues as bigint[]),
+    cast(:payloads as text[]), cast(:record_times as bigint[]), cast(:with_writes as boolean[])
+  ) new (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at, with_write)
+  join {runs} runs on runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
+  {where_written}
+  on conflict (run_id, seq) do nothing
+)
 """
 
 _TOLD: Final = """
-told as (select 1)
 select fence.now, (select coalesce(max(id), 0) from {signals}), {started_ids}, {written_ids}, {ready_ids} from fence
 """
 _NONE: Final = "cast(array[] as text[])"
@@ -168,7 +173,7 @@ class FlushByArrays:
         params: dict[str, object] = {
             **leased(lease),
             **(start_params(batch.starts) if batch.starts else {}),
-            **(_record_params(batch.records) if batch.records else {}),
+            **(_record_params(batch) if batch.records else {}),
             **(_write_params(batch.writes) if batch.writes else {}),
             **(_wait_params(waits) if waits else {}),
         }
@@ -184,20 +189,30 @@ class FlushByArrays:
         found = self._statements.get(parts)
         if found is None:
             found = self._statements[parts] = self._basis.worded(
-                _FENCE
-                + (_STARTED if parts.starts else "")
-                + (_RECORDED if parts.records else "")
-                + (_AWAITED if parts.waits else "")
-                + (_WRITTEN + _UNWAITED if parts.writes else "")
-                + _TOLD,
+                _joined(parts),
                 parks=_PARKS,
                 wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
                 late_ids=str(LATE_IDS),
+                where_written=_WHERE_WRITTEN if parts.writes else "",
                 started_ids="array(select id from started)" if parts.starts else _NONE,
                 written_ids="array(select id from written)" if parts.writes else _NONE,
                 ready_ids="array(select id from written where ready = 1)" if parts.writes else _NONE,
             )
         return found
+
+
+def _joined(parts: _Parts) -> str:
+    """Put the parts together. One that names another's rows comes after it."""
+    held = (
+        (True, _FENCE),
+        (parts.starts, _STARTED),
+        (parts.waits, _AWAITED),
+        (parts.writes, _WRITTEN),
+        (parts.waits, _WAITED),
+        (parts.writes, _UNWAITED),
+        (parts.records, _RECORDED),
+    )
+    return ",".join(text for is_held, text in held if is_held) + _TOLD
 
 
 def _outcome(batch: Batch, row: Sequence[Any]) -> FlushOutcome:
@@ -207,7 +222,9 @@ def _outcome(batch: Batch, row: Sequence[Any]) -> FlushOutcome:
     return FlushOutcome(tuple(map(RunId, started)), now, cursor, lost, tuple(map(RunId, ready)))
 
 
-def _record_params(records: Sequence[tuple[RunId, Record]]) -> Params:
+def _record_params(batch: Batch) -> Params:
+    records = batch.records
+    written = {write.id for write in batch.writes}
     return {
         "record_run_ids": [run_id for run_id, _ in records],
         "seqs": [record.seq for _, record in records],
@@ -218,6 +235,7 @@ def _record_params(records: Sequence[tuple[RunId, Record]]) -> Params:
         "record_dues": [record.due_at for _, record in records],
         "payloads": [record.payload for _, record in records],
         "record_times": [record.recorded_at for _, record in records],
+        "with_writes": [run_id in written for run_id, _ in records],
     }
 
 

@@ -12,8 +12,8 @@ from outlast.ports.store import NewSignal, SignalOutcome
 from outlast.stores.basis import Basis
 from outlast.stores.tables import Query
 
-# `made` draws the ids in the callers' order. `woken` locks the runs by id before they are changed, as everyone does. A run
-# that waits for two of the topics is woken once and counted for both. Only what was created wakes anybody.
+# `made` draws the ids in the callers' order. `parked` locks the runs by id before they are changed, as everyone does. A run
+# that waits for two of the signals counts for the first, which found it parked. Only what was created wakes anybody.
 _SEND: Final = """
 with given as materialized (
   select * from unnest(
@@ -27,8 +27,9 @@ made as (
   returning id, topic, name, dedupe_id
 ),
 waiting as materialized (
-  select distinct made.topic, waits.run_id
-  from (select distinct topic from made) made join {waits} waits on waits.topic = any(array[made.topic])
+  select waits.run_id, min(made.id) as signal_id
+  from made join {waits} waits on waits.topic = any(array[made.topic])
+  group by waits.run_id
 ),
 parked as materialized (
   select runs.id from {runs} runs
@@ -43,7 +44,7 @@ woken as (
   returning runs.id
 )
 select made.id, made.name, made.dedupe_id,
-  (select count(*) from waiting join woken on woken.id = waiting.run_id where waiting.topic = made.topic),
+  (select count(*) from waiting where waiting.signal_id = made.id and waiting.run_id in (select id from woken)),
   (select {notice} where exists (select 1 from woken))
 from made
 """
