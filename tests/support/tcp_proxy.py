@@ -4,11 +4,14 @@
 `cut_after(n)`            the link breaks once the client has sent `n` more bytes, in the middle of a message if need be
 `cut_at(b"COMMIT")`       the server gets that message and acts on it; its answer never arrives
 `cut_at(b"COMMIT", delivered=False)`   the message itself never arrives
+`hold_at(b"COMMIT")`      the client's side breaks now; the server gets the message when `release()` is called
 `refuse()`                links break and new ones are refused, as when the server is down
 `stall()`                 links stay open and nothing passes, as when packets are dropped on the way
 `let_through()`           all of that ends
 
-Rules hold for the next link that meets them, once. `wait_for_cut()` returns when a rule has struck.
+Rules hold for the next link that meets them, once; one with `after=` for a link that has said that before.
+`wait_for_cut()` returns when a rule has struck. outlast begins with `BEGIN ISOLATION LEVEL READ COMMITTED`, which is no
+COMMIT: the message is `COMMIT_MESSAGE`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 # What PostgreSQL ends each answer with; one byte of transaction status follows.
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"
+COMMIT_MESSAGE = b"COMMIT\0"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -37,6 +41,16 @@ class _After:
 class _At:
     needle: bytes
     delivered: bool
+    held: bool = False
+    after: bytes = b""
+
+    def is_met_by(self, link: _Link) -> bool:
+        if not link.is_known:
+            _, found, rest = link.heard.partition(self.after) if self.after else (b"", b"found", link.heard)
+            if not found:
+                return False
+            link.is_known, link.heard = True, rest
+        return self.needle in link.heard
 
 
 class TcpProxy:
@@ -52,6 +66,7 @@ class TcpProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._rule: _After | _At | None = None
         self._open = asyncio.Event()
+        self._held = asyncio.Event()
         self._struck = threading.Event()
 
     def __enter__(self) -> Self:
@@ -81,8 +96,15 @@ class TcpProxy:
     def cut_after(self, count: int) -> None:
         self._set_rule(_After(count))
 
-    def cut_at(self, needle: bytes, *, delivered: bool = True) -> None:
-        self._set_rule(_At(needle, delivered))
+    def cut_at(self, needle: bytes, *, delivered: bool = True, after: bytes = b"") -> None:
+        self._set_rule(_At(needle, delivered, after=after))
+
+    def hold_at(self, needle: bytes, *, after: bytes = b"") -> None:
+        self._set_rule(_At(needle, delivered=True, held=True, after=after))
+
+    def release(self) -> None:
+        """Let the server have what was held. Returns when it has; its answer goes nowhere."""
+        self._run(self._release())
 
     def wait_for_cut(self, *, timeout: float = 30) -> None:
         """Return when the rule set last has struck. Blocks: in an `async` test, await it in a thread."""
@@ -122,6 +144,11 @@ class TcpProxy:
     async def _stall(self) -> None:
         self._open.clear()
 
+    async def _release(self) -> None:
+        self._held.set()
+        await asyncio.gather(*(link.answered.wait() for link in self._links if link.is_held))
+        self._held.clear()
+
     async def _break_links(self) -> None:
         for link in list(self._links):
             link.cut()
@@ -129,6 +156,7 @@ class TcpProxy:
     async def _close(self) -> None:
         await self._refuse()
         self._open.set()
+        self._held.set()
         await asyncio.gather(*self._tasks)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -164,9 +192,19 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(65536):
                 await self._open.wait()
-                writer.write(passes(link, chunk))
-                await writer.drain()
+                passing = passes(link, chunk)
+                if link.is_held and passing:
+                    link.break_client()
+                    self._struck.set()
+                    await self._held.wait()
+                    writer.write(passing)
+                    await link.answered.wait()
+                    return
+                if passing:
+                    writer.write(passing)
+                    await writer.drain()
                 if link.is_doomed:
+                    link.answered.set()
                     link.cut()
                     self._struck.set()
                     return
@@ -175,6 +213,9 @@ class TcpProxy:
 
     def _of_client(self, link: _Link, chunk: bytes) -> bytes:
         """What of the client's bytes goes on to the server."""
+        if link.rule is not self._rule:
+            # What was said before the rule was set does not meet it.
+            link.rule, link.heard, link.is_known = self._rule, b"", False
         link.heard = link.heard[-256:] + chunk
         match self._rule:
             case _After() as rule if rule.left <= len(chunk):
@@ -182,9 +223,10 @@ class TcpProxy:
                 return chunk[: rule.left]
             case _After() as rule:
                 rule.left -= len(chunk)
-            case _At(needle, delivered) if needle in link.heard:
-                self._rule, link.is_deaf, link.is_doomed = None, delivered, not delivered
-                return chunk if delivered else b""
+            case _At() as rule if rule.is_met_by(link):
+                self._rule, link.is_deaf, link.is_doomed = None, rule.delivered, not rule.delivered
+                link.is_held = rule.held
+                return chunk if rule.delivered else b""
             case _:
                 pass
         return chunk
@@ -202,15 +244,27 @@ class _Link:
     """The two sockets of one connection and what a rule has made of them."""
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.rule: _After | _At | None = None
         self.heard = b""
         self.unheard = b""
+        self.is_known = False
         self.is_deaf = False
+        self.is_held = False
         self.is_doomed = False
-        self._writers = (client, server)
+        self.answered = asyncio.Event()
+        self._client, self._server = client, server
 
     def cut(self) -> None:
-        for writer in self._writers:
-            raw = writer.get_extra_info("socket")
-            with contextlib.suppress(OSError):
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            writer.transport.abort()
+        self.answered.set()
+        _reset(self._client)
+        _reset(self._server)
+
+    def break_client(self) -> None:
+        _reset(self._client)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    raw = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from support.processes import StartProcess
-from support.tcp_proxy import TcpProxy
+from support.tcp_proxy import COMMIT_MESSAGE, TcpProxy
 from tools.postgres import PrivatePostgres
 
 OWNER = """
@@ -139,6 +139,24 @@ def test_a_link_cut_at_commit_leaves_the_client_in_doubt(
 
     postgres_proxy.wait_for_cut()
     assert _rows(postgres_url, "select * from doubted") == ([(1,)] if delivered else [])
+
+
+def test_a_held_message_arrives_when_it_is_released(postgres_proxy: TcpProxy, postgres_url: str) -> None:
+    """The client has seen its link break long ago; nothing stops the server from acting on what was sent before."""
+    _execute(postgres_url, "create table delayed (a int)")
+    postgres_proxy.hold_at(COMMIT_MESSAGE, after=b"delayed")
+
+    with psycopg.connect(postgres_proxy.url(postgres_url)) as connection:
+        connection.execute("select 1")
+        connection.commit()
+        connection.execute("insert into delayed values (1)")
+        with pytest.raises(psycopg.OperationalError):
+            connection.commit()
+
+    postgres_proxy.wait_for_cut()
+    assert _rows(postgres_url, "select * from delayed") == []
+    postgres_proxy.release()
+    assert _rows(postgres_url, "select * from delayed") == [(1,)]
 
 
 def test_a_link_cut_after_some_bytes_breaks_within_a_message(postgres_proxy: TcpProxy, postgres_url: str) -> None:
