@@ -76,7 +76,7 @@ class Alone:
 async def lost(ctx: Context, value: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
 
-def app_of(url: object, **options: Any) -> Outlast:  # noqa: ANN401
+def app_of(url: object, **options: Any) -> Outlast:
     return Outlast(url, workflows=[greet, wait], **options)
 
 

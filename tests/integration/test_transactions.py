@@ -231,7 +231,7 @@ async def test_a_commit_of_a_session_wakes_the_worker_of_this_process(shared_dat
         app._access.local = None
 
 
-def _local(worker: Any) -> Any:  # noqa: ANN401
+def _local(worker: Any) -> Any:
     from outlast.client.access import Local
 
     return Local(worker, asyncio.get_running_loop())
@@ -240,11 +240,11 @@ def _local(worker: Any) -> Any:  # noqa: ANN401
 # What is refused.
 
 
-def engine_of(url: str) -> Any:  # noqa: ANN401
+def engine_of(url: str) -> Any:
     return create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
 
 
-def async_engine_of(url: str) -> Any:  # noqa: ANN401
+def async_engine_of(url: str) -> Any:
     return create_async_engine(
         url.replace("sqlite:", "sqlite+aiosqlite:").replace("postgresql:", "postgresql+asyncpg:")
     )

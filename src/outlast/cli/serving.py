@@ -49,8 +49,10 @@ class Signals:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    def _arrived(self, _number: int, _frame: FrameType | None) -> None:
+    def _arrived(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
+        # Unbuffered: a handler may interrupt a write, and a buffered one cannot be entered twice.
+        os.write(2, f"Got signal {signal.Signals(number).name}.\n".encode())
         match self.count:
             case 1:
                 self._loop.call_soon_threadsafe(self.on_first)
