@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 
 from outlast import Outlast, RunFailed
 from support.processes import ChildProcess, StartProcess
-from tests.e2e.worker_program import WORKFLOWS, order, poison, quick
+from tests.e2e.worker_program import WORKFLOWS, forking, order, poison, quick
 
 PROGRAM = str(Path(__file__).with_name("worker_program.py"))
 
@@ -196,6 +196,22 @@ async def test_workers_share_many_runs_and_do_each_once_while_one_of_them_dies(
             assert details is not None
             assert [entry.name for entry in details.journal] == ["first", "second"]
             assert details.worker is None
+
+
+async def test_a_forked_child_may_start_runs_and_its_parent_goes_on_working(
+    app: Outlast, start_worker: StartWorker, shared_database_url: str
+) -> None:
+    """Incident F181: child and parent spoke over one connection, and both renewed one lease."""
+    async with app:
+        worker = start_worker("parent")
+        for number in range(3):
+            run = await app.start(forking, id=f"f-{number}")
+            assert await run.result(timeout="30s") == 0, worker.output
+            if shared_database_url.startswith("postgresql"):
+                assert await app.result(f"f-{number}-child", timeout="30s") == 42
+        worker.terminate()
+        assert worker.wait() == 0
+        assert "log:" not in worker.output
 
 
 async def test_the_application_may_be_the_worker(shared_database_url: str, app: Outlast) -> None:

@@ -84,10 +84,33 @@ def adding(number: int) -> Callable[[StepContext], Awaitable[int]]:
     return add
 
 
-WORKFLOWS = [order, poison, quick]
+@step
+def fork(s: StepContext) -> int:
+    """Fork, let the child use what it inherited, and return its exit code."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        assert app is not None
+        if sys.argv[1].startswith("postgresql"):  # SQLite itself may be in the middle of something on another thread
+            app.blocking.start(quick, 40, id=f"{s.run_id}-child")
+        app._worker.wake()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+@workflow("forking")
+async def forking(ctx: Context) -> int:
+    return await fork()
+
+
+WORKFLOWS = [order, poison, quick, forking]
+app: Outlast | None = None
 
 
 async def main(url: str, options: dict[str, str | int]) -> None:
+    global app  # noqa: PLW0603  what a forked child inherits
     stop = asyncio.Event()
     app = Outlast(url, workflows=WORKFLOWS, worker=WorkerOptions(**options))  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
