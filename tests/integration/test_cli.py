@@ -109,6 +109,7 @@ def test_a_worker_works_until_it_is_told_to_end(cli: Cli, app: Outlast, target: 
 
 def test_the_first_signal_lets_running_steps_end(cli: Cli, app: Outlast) -> None:
     worker = cli("worker", "shop:app")
+    worker.wait_for("works in process")
     run_id = start(app, "work", 1.0)
     worker.wait_for("step begins")
 
@@ -125,6 +126,7 @@ def test_the_first_signal_lets_running_steps_end(cli: Cli, app: Outlast) -> None
 def test_the_second_signal_hands_back_at_once(cli: Cli, app: Outlast) -> None:
     """Seen in the field: after the second signal the work was stuck until its lease had run out."""
     worker = cli("worker", "shop:app")
+    worker.wait_for("works in process")
     run_id = start(app, "work", 60.0)
     worker.wait_for("step begins")
 
@@ -141,6 +143,7 @@ def test_the_second_signal_hands_back_at_once(cli: Cli, app: Outlast) -> None:
 
 def test_signals_end_a_worker_whose_loop_is_blocked(cli: Cli, app: Outlast) -> None:
     worker = cli("worker", "shop:app")
+    worker.wait_for("works in process")
     start(app, "block")
     worker.wait_for("step blocks")
 
