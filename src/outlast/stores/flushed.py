@@ -20,7 +20,8 @@ class Flushed:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         journal, runs = basis.tables.journal, basis.tables.runs
-        self._fence: Query = fence(basis, basis.now)
+        # Alone: the flush may have reached the server and be waiting there, for a lock of somebody else's.
+        self._fence: Query = fence(basis, basis.now, alone=True)
         self._recorded: Query = select(journal.c.seq).where(
             journal.c.run_id == bindparam("run_id", type_=Text), journal.c.seq == bindparam("seq", type_=Integer)
         )

@@ -48,7 +48,7 @@ class Workers:
             .select_from(workers.outerjoin(runs, (runs.c.owner == workers.c.id) & runs.c.stop_kind.is_not(None)))
             .where(is_leased(basis))
         )
-        self._fence: Query = fence(basis, now)
+        self._proven: Query = fence(basis, now, alone=True)
         self._end: Delete = delete(workers).where(is_leased(basis))
         self._over: Query = (
             select(workers.c.id).where(workers.c.lease_until <= now).order_by(workers.c.id).with_for_update()
@@ -85,7 +85,9 @@ class Workers:
         return (yield from self._give([lease.worker], lapses=0))
 
     def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
-        proven = yield Statement(self._fence, leased(lease))
+        # The claim whose answer was lost may still be on its way to its COMMIT; alone, this waits for it.
+        # Held by tests/faults/test_late_messages.py.
+        proven = yield Statement(self._proven, leased(lease))
         if not proven.rows:
             raise lease_lost(lease)
         return (yield from self._give([lease.worker], lapses=0, held=held))
@@ -149,19 +151,18 @@ def leased(lease: Lease) -> dict[str, object]:
     return {"worker": lease.worker, "lease_epoch": lease.epoch}
 
 
-def fence(basis: Basis, *columns: ColumnElement[Any]) -> Query:
+def fence(basis: Basis, *columns: ColumnElement[Any], alone: bool = False) -> Query:
     """Return the proof of a lease: a row exactly while it holds, locked so that nobody ends it before we commit.
 
     The lock is shared and does not conflict with a renewal, which is an ordinary update of columns outside the key; ending
     a lease locks the row for update or deletes it, and therefore waits. Held by tests/race/test_fence.py.
+
+    `alone` takes the lock of those who end leases: it waits for the same worker's writes that are still under way, which
+    is what a worker wants that has lost an answer and asks what became of its work.
     """
     workers = basis.tables.workers
-    return (
-        select(*columns)
-        .select_from(workers)
-        .where(is_leased(basis))
-        .with_for_update(read=True, key_share=True, of=workers)
-    )
+    proof = select(*columns).select_from(workers).where(is_leased(basis))
+    return proof.with_for_update(of=workers) if alone else proof.with_for_update(read=True, key_share=True, of=workers)
 
 
 def lease_lost(lease: Lease) -> LeaseLost:
