@@ -56,6 +56,8 @@ class Tenure:
             place.database, lease, loop=place.loop, context=place.context, on_lease_lost=self.lose
         )  # fmt: skip
         self._desks: dict[RunId, _Desk] = {}
+        self._leaving: set[RunId] = set()
+        """Runs whose last write is under way: they have a desk, but execute nothing."""
         self._starts: dict[RunId, Start] = {}
         self._stops: dict[RunId, Stop] = {}
         self._claimed: deque[tuple[ClaimedRun, Drivable | None]] = deque()
@@ -65,8 +67,14 @@ class Tenure:
 
     @property
     def free(self) -> int:
-        """How many more runs may begin."""
-        return self._place.concurrency - len(self._desks) - len(self._starts) - len(self._claimed)
+        """How many more runs may begin.
+
+        A run that only waits for its last write takes no slot, so that the next ones can be claimed meanwhile. But as many
+        again as there are slots are the most, or a slow database would be given ever more to write.
+        """
+        concurrency, desks = self._place.concurrency, len(self._desks)
+        executing = max(desks - len(self._leaving), desks - concurrency)
+        return concurrency - executing - len(self._starts) - len(self._claimed)
 
     @property
     def is_idle(self) -> bool:
@@ -161,6 +169,7 @@ class Tenure:
         for desk in list(self._desks.values()):
             desk.turn.drop()
         self._desks.clear()
+        self._leaving.clear()
         self._forget_claimed()
         for start in list(self._starts.values()):
             start.not_started()
@@ -169,6 +178,13 @@ class Tenure:
 
     def write(self, writer: Writer) -> None:
         self._flusher.write(writer)
+
+    def leaving(self, turn: Turn) -> None:
+        self._leaving.add(turn.id)
+        self._place.slot_freed()
+
+    def staying(self, turn: Turn) -> None:
+        self._leaving.discard(turn.id)
 
     def start_ended(self, run_id: RunId, *, is_stray: bool = False) -> None:
         self._starts.pop(run_id, None)
@@ -193,6 +209,7 @@ class Tenure:
 
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
         desk = self._desks.pop(turn.id)
+        self._leaving.discard(turn.id)
         place, state = self._place, turn.state
         if not isinstance(state, Held):
             place.goes_on(turn.id)

@@ -45,6 +45,14 @@ class Host(Protocol):
         """Give it a place in the next flush."""
         ...
 
+    def leaving(self, turn: Turn) -> None:
+        """Nothing of the run executes any more; its last write is under way."""
+        ...
+
+    def staying(self, turn: Turn) -> None:
+        """The last write was refused, so it was not the last."""
+        ...
+
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
         """The turn's last write is durable (or the run was `lost`); `turn.state` says how it ended."""
         ...
@@ -155,6 +163,7 @@ class Turn:
             return Staged(self.id, records, self._keeping(records))
         self._is_over = True
         self._disarm()
+        self._host.leaving(self)
         return Staged(self.id, records, self._leaving(self.state, records))
 
     def written(self, lost: bool, ready: bool) -> None:
@@ -177,6 +186,8 @@ class Turn:
         if self._is_dropped:
             return
         self._is_writing = False
+        if self._is_over:
+            self._host.staying(self)
         if isinstance(self.state, Held):
             logger.error("Run %r could not even be held; trying again in %g s.", self.id, _UNWRITABLE_PAUSE)
             self._is_over = True

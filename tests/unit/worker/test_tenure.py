@@ -79,6 +79,23 @@ async def test_a_claimed_run_is_driven_to_its_end() -> None:
     assert office.place.turns == 1
 
 
+async def test_a_run_that_only_waits_for_its_last_write_takes_no_slot() -> None:
+    office = Office(FakeDatabase(), concurrency=2)
+    for run_id in ("r1", "r2", "r3", "r4"):
+        office.script(run_id, progress(DONE))
+    office.tenure.take([claimed("r1"), claimed("r2")])
+    assert office.tenure.free == 0
+    first = await office.database.next_asked("flush")
+    assert office.tenure.free == 2, "the next two can be claimed while these are written"
+
+    office.tenure.take([claimed("r3"), claimed("r4")])
+    await passes()
+    assert office.tenure.free == 0, "but no more than that"
+    first.answer.set_result(flushed())
+    await office.database.next_asked("flush")
+    assert office.tenure.free == 2
+
+
 async def test_claimed_runs_are_begun_in_the_order_of_the_claim() -> None:
     office = Office(FakeDatabase(flush=flushed()))
     for run_id in ("r3", "r1", "r2"):

@@ -34,6 +34,7 @@ class Desk:
         self.execution = ScriptedExecution(*script)
         self.asked: list[Writer] = []
         self.ends: list[tuple[bool, bool]] = []
+        self.is_leaving = False
         self.turn = Turn(
             self,
             self.place,  # type: ignore[arg-type]  # the part of it that a turn uses
@@ -48,7 +49,16 @@ class Desk:
         assert not self.asked, "at most one write at a time"
         self.asked.append(writer)
 
+    def leaving(self, turn: Turn) -> None:
+        assert not self.is_leaving
+        self.is_leaving = True
+
+    def staying(self, turn: Turn) -> None:
+        assert self.is_leaving
+        self.is_leaving = False
+
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
+        assert lost or self.is_leaving
         self.ends.append((lost, ready))
 
     def take(self) -> Staged:
