@@ -156,10 +156,10 @@ class Execution:
     def _replay(self) -> None:
         """Run the code up to the last thing that is recorded. What does not fit becomes the journal's `trouble`."""
         self._is_replaying = False
-        stop_at = self._stop_at
-        if self._journal.begins_empty and stop_at is not None and stop_at <= self._time.now():
-            return  # It is to stop before it began: nothing of it runs.
         try:
+            if self._journal.shows_no_code and self._is_stopped_already:
+                self._ending.replay()
+                return
             self._code.start()
             self._code.rest()
             while self._fits and self._journal.deliver_next(self._code.found):
@@ -171,6 +171,11 @@ class Execution:
                 self._ending.replay()
         except (JournalMismatch, ValueUnreadable, DefinitionError) as trouble:
             self._journal.note(trouble)
+
+    @property
+    def _is_stopped_already(self) -> bool:
+        at = self._stop_at
+        return self._journal.stop is not None or (at is not None and at <= self._time.now())
 
     @property
     def _fits(self) -> bool:

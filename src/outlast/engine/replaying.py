@@ -67,7 +67,6 @@ class Journal:
         self.compensations: dict[str, Recorded] = {}
         self.trouble: OutlastError | None = None
         """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""
-        self.begins_empty = not records
         self._askers: dict[str, Asker | None] = {}
         for seq, record in enumerate(records):
             if record.seq != seq:
@@ -96,6 +95,11 @@ class Journal:
             self.after_stop.append(record)
 
     # What is recorded.
+
+    @property
+    def shows_no_code(self) -> bool:
+        """True when nothing is recorded that code must have been run for; a run may be stopped before it begins."""
+        return not (self._unasked or self._askers or self.compensations or self.trouble)
 
     @property
     def is_behind(self) -> bool:
