@@ -7,8 +7,9 @@ later: a server that was frozen, or slow to commit, acts on what lay in its buff
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ async def test_runs_of_a_claim_that_is_committed_late_are_found(postgres_url: st
     waits_for_lock = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     client = Outlast(postgres_url, workflows=[echoing], worker=False)
     async with worker_behind(postgres_proxy, postgres_url) as app, client:
-        tenure = app._worker._shift.tenure
+        tenure: Any = app._worker._shift and app._worker._shift.tenure
 
         async def has_asked() -> bool:
             return not tenure.owns_strays or bool(await asyncio.to_thread(tables, waits_for_lock))
@@ -64,10 +65,10 @@ async def test_a_run_whose_start_is_committed_late_is_begun(
     """Its start arrived between the question whether it had and the second try, which then found the id taken. So the
     worker took it for somebody else's, though it was its own."""
     tables = Tables(postgres_url)
-    ask = Flusher._was_written
+    ask: Callable[..., Awaitable[bool]] = Flusher._was_written
 
     async def ask_too_early(self: Flusher, *arguments: object) -> bool:
-        answer: bool = await ask(self, *arguments)
+        answer = await ask(self, *arguments)
         await asyncio.to_thread(postgres_proxy.release)
         assert await asyncio.to_thread(tables.owner, "started-late") is not None
         return answer
