@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from examples.shop.demo import servers
-from examples.shop.processes import Server
+from examples.shop.processes import Server, end_in_order_on_sigterm
 
 TRY = """
 The shop runs at {shop}, its providers at {providers}.
@@ -52,6 +52,7 @@ def keep_alive(shop: Server) -> None:
 
 def main() -> int:
     """Run until Ctrl-C."""
+    end_in_order_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, ExitStack() as stack:
         shop, providers = servers(Path(folder), stack, {"SHOP_LEASE": "5s", "SHOP_REVIEW_AFTER": "10s"})
         print(TRY.format(shop=shop.url, providers=providers.url, pid=shop.pid), flush=True)

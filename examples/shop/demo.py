@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
 from examples.shop.orders import Shipment
-from examples.shop.processes import NotInTime, Server, until
+from examples.shop.processes import NotInTime, Server, end_in_order_on_sigterm, until
 from examples.shop.providers import LedgerLine, Operation
 from examples.shop.remote import RemoteProviders, RemoteShop
 from examples.shop.report import Checks, heading, say, table
@@ -119,7 +118,7 @@ class Story:
             return
         why = f", because: {fulfilment.error}" if fulfilment.error else ""
         print(f"\n  Journal of run order-{order}, {fulfilment.status}{why}")
-        rows = ((e.name, e.kind, e.phase, e.attempts, f"{e.recorded_at:%H:%M:%S.%f}") for e in fulfilment.journal)
+        rows = ((e.name, e.kind, e.phase, e.attempts or "", f"{e.recorded_at:%H:%M:%S.%f}") for e in fulfilment.journal)
         print(table(("entry", "kind", "phase", "attempts", "recorded (UTC)"), rows))
         print("\n  Requests that the providers saw")
         print(table(("request", "effect", "idempotency key"), map(_request, self.providers.seen(order))))
@@ -145,11 +144,6 @@ def on_postgresql(url: str) -> dict[str, str]:
     return {"SHOP_DATABASE_URL": url.replace("://", "+asyncpg://", 1)}
 
 
-def _end_in_order(number: int, _frame: object) -> None:
-    """Leave by an exception, so that the processes and the folder go too."""
-    sys.exit(128 + number)
-
-
 def main() -> int:
     """Tell the story; return 0 if every check held."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -157,7 +151,7 @@ def main() -> int:
     settings = dict(SHORT)
     if parser.parse_args().database == "postgresql":
         settings |= on_postgresql(os.environ["OUTLAST_POSTGRES_URL"])
-    signal.signal(signal.SIGTERM, _end_in_order)
+    end_in_order_on_sigterm()
 
     checks = Checks()
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, ExitStack() as stack:

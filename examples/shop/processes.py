@@ -115,3 +115,12 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def end_in_order_on_sigterm() -> None:
+    """Have SIGTERM raise SystemExit here, so that `with` ends the servers too."""
+
+    def leave(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)

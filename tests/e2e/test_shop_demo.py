@@ -48,15 +48,18 @@ def test_the_demo_keeps_every_promise_and_cleans_up_behind_itself(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_shop_left_running_survives_a_kill_and_ends_when_told(tmp_path: Path, start_process: StartProcess) -> None:
+@pytest.mark.parametrize("told, code", [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_the_shop_left_running_survives_a_kill_and_ends_when_told(
+    told: signal.Signals, code: int, tmp_path: Path, start_process: StartProcess
+) -> None:
     shop = start_process("-m", "examples.shop", env={"TMPDIR": str(tmp_path)})
     process = int(shop.wait_for("kill -9").split()[-1])
 
     os.kill(process, signal.SIGKILL)
     shop.wait_for("was started again")
-    os.kill(shop.pid, signal.SIGINT)
+    os.kill(shop.pid, told)
 
-    assert shop.wait() == 0
+    assert shop.wait() == code, shop.output
     assert list(tmp_path.iterdir()) == []
 
 
