@@ -7,7 +7,7 @@ later: a server that was frozen, or slow to commit, acts on what lay in its buff
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,10 +65,10 @@ async def test_a_run_whose_start_is_committed_late_is_begun(
     """Its start arrived between the question whether it had and the second try, which then found the id taken. So the
     worker took it for somebody else's, though it was its own."""
     tables = Tables(postgres_url)
-    ask: Callable[..., Awaitable[bool]] = Flusher._was_written
+    ask = Flusher._was_written
 
-    async def ask_too_early(self: Flusher, *arguments: object) -> bool:
-        answer = await ask(self, *arguments)
+    async def ask_too_early(self: Flusher, group: Any, batch: Any) -> bool:
+        answer = await ask(self, group, batch)
         await asyncio.to_thread(postgres_proxy.release)
         assert await asyncio.to_thread(tables.owner, "started-late") is not None
         return answer

@@ -1,4 +1,4 @@
-"""The link breaks while something is being committed: the server has it, or it never arrived, and the client cannot see which.
+"""The link breaks at a COMMIT: the server has it, or it never arrived, and the client cannot see which.
 
 The outcome is looked up before anything is repeated; so there is one row of each, no step is done twice, and the caller
 sees success. Each case is tried several times over one app, whose statements are then all prepared.
