@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast, WorkerOptions, step, workflow
-from outlast.worker.flusher import Flusher
+from outlast.ports.store import Batch
+from outlast.worker.flusher import Flusher, _Group
 from support.probing import Tables, until_awaited
 from support.tcp_proxy import COMMIT_MESSAGE, TcpProxy
 from support.worker_fakes import until
@@ -67,7 +68,7 @@ async def test_a_run_whose_start_is_committed_late_is_begun(
     tables = Tables(postgres_url)
     ask = Flusher._was_written
 
-    async def ask_too_early(self: Flusher, group: Any, batch: Any) -> bool:
+    async def ask_too_early(self: Flusher, group: _Group, batch: Batch) -> bool:
         answer = await ask(self, group, batch)
         await asyncio.to_thread(postgres_proxy.release)
         assert await asyncio.to_thread(tables.owner, "started-late") is not None
