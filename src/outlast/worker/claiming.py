@@ -132,14 +132,14 @@ class Looking:
             try:
                 await self._look()
                 pause = 0.0
-            except LeaseLost:
-                continue  # The next tenure begins with the next look.
+                await self._rest()
             except Exception as error:
+                # After a lost lease the next tenure begins with the next look, at once: but not in a circle, when leases
+                # are too short to be kept.
                 pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
                 _log(error, is_first=pause == _FIRST_PAUSE)
-                await asyncio.wait([self._stopped], timeout=pause * random.uniform(0.75, 1.25))
-                continue
-            await self._rest()
+                if pause > _FIRST_PAUSE or not isinstance(error, LeaseLost):
+                    await asyncio.wait([self._stopped], timeout=pause * random.uniform(0.75, 1.25))
 
     def stop(self) -> None:
         """Look no more; the look in flight goes on to its end."""
@@ -190,6 +190,8 @@ class Looking:
 
 
 def _log(error: Exception, *, is_first: bool) -> None:
+    if isinstance(error, LeaseLost):
+        return  # The tenure tells of it.
     if not isinstance(error, DatabaseUnavailable):
         logger.error("Looking for due runs failed; trying again.", exc_info=error)
     elif is_first:

@@ -171,6 +171,8 @@ class Shift:
         if self._heartbeat is None and not self.place.time.is_manual:
             self._beat()
         while rounds <= most_rounds:
+            if self.place.is_stopping:
+                return self.place.turns - before
             looks = self._looks
             tenure = await self._current()
             if await self._take_due(tenure):

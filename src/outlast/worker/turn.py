@@ -129,7 +129,8 @@ class Turn:
                 self.state = Released()
             elif not self._records:
                 self._start(self._calls)
-                if not self._has_changed():
+                if self._is_writing or not self._has_changed():
+                    self._check_that_something_comes()
                     return
         self._ask()
 
@@ -225,6 +226,11 @@ class Turn:
         self.state = state
         self._arm(state.due_at if isinstance(state, Working) else None)
         self.settle()
+
+    def _check_that_something_comes(self) -> None:
+        """A turn that waits for nothing would keep its run for ever, without anybody noticing."""
+        if not self._attempts and self._due_at is None and isinstance(self.state, Working) and not self._is_writing:
+            self._break(RuntimeError("the turn goes on, but neither a step nor a time will make it"))
 
     def _start(self, calls: list[StepCall]) -> None:
         if not calls or self._place.is_stopping:

@@ -241,6 +241,16 @@ async def test_a_claim_that_finds_the_lease_lost_begins_a_new_tenure() -> None:
         assert o.tenures == 1
 
 
+async def test_leases_that_cannot_be_kept_do_not_make_it_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONGEST_PAUSE", 3600)
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 1800)
+    async with office() as o:
+        for _ in range(2):
+            (await o.database.next_asked("claim")).answer.set_exception(LeaseLost("taken over"))
+        await passes(30)
+        assert o.database.is_quiet
+
+
 async def test_a_claim_that_comes_back_after_the_lease_was_lost_is_ignored() -> None:
     async with office() as o:
         pending = await o.database.next_asked("claim")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from outlast.engine.decision import Finished, Held, Parked, Progress, Working
@@ -318,6 +320,26 @@ def test_an_error_of_the_engine_holds_the_run(error: Exception) -> None:
     assert staged.write is not None
     assert staged.write.held is not None
     assert desk.place.driving is None
+
+
+def test_a_step_that_cannot_be_begun_holds_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def perform(*_: object) -> NoReturn:
+        raise RuntimeError("no")
+
+    desk = Desk(progress(calls=[FakeStep("a").call()]))
+    monkeypatch.setattr(desk.place.steps, "perform", perform)
+    desk.execution.will(progress(calls=[FakeStep("b").call()], status=Status.COMPENSATING))
+    desk.end("a")
+    staged = desk.flush()
+    assert staged.write is not None
+    assert staged.write.held is not None
+    assert desk.ends == [(False, False)]
+
+
+def test_a_turn_that_would_wait_for_nothing_is_held() -> None:
+    staged = Desk(progress(Working(None))).flush()
+    assert staged.write is not None
+    assert staged.write.held is not None
 
 
 def test_records_made_before_an_error_of_the_engine_are_kept() -> None:
