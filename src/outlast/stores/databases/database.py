@@ -76,10 +76,10 @@ class SqlDatabase:
             time.sleep(delay)
 
     async def join(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
-        return await join(tx, make, self._basis.dialect, read_committed=read_committed)
+        return await join(tx, make, self._basis, read_committed=read_committed)
 
     def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
-        return join_blocking(tx, make, self._basis.dialect, read_committed=read_committed)
+        return join_blocking(tx, make, self._basis, read_committed=read_committed)
 
     async def migrate(self) -> tuple[int, ...]:
         return await self.run(lambda: migrate(self._basis))

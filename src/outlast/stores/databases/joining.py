@@ -10,18 +10,18 @@ from sqlalchemy import Connection
 from outlast.errors import IsolationRefused, NotATransaction
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Execute, ExecuteAwaiting, Op, pump, pump_awaiting
+from outlast.stores.basis import Basis
 from outlast.stores.databases import asyncpg_road, sqlalchemy_roads, sqlite_connection
 from outlast.stores.databases.transactions import Transaction, recognise
-from outlast.stores.dialects.base import Dialect
 
 T = TypeVar("T")
 
 
-async def join(tx: object, make: MakeOp[T], dialect: Dialect, *, read_committed: bool) -> T:
+async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool) -> T:
     """Run an op in the transaction behind `tx`. Blocking transactions are taken too; each of their statements holds the loop
     for as long as the database needs, as the caller's own statements on it do."""
-    transaction = recognise(tx, dialect)
-    op = _checked(make, dialect, read_committed=read_committed)
+    transaction = recognise(tx, basis.dialect)
+    op = _checked(make, basis, read_committed=read_committed)
     connection = transaction.connection
     match transaction.road:
         case "asyncpg":
@@ -35,19 +35,19 @@ async def join(tx: object, make: MakeOp[T], dialect: Dialect, *, read_committed:
             return pump(op, _blocking(transaction))
 
 
-def join_blocking(tx: object, make: MakeOp[T], dialect: Dialect, *, read_committed: bool) -> T:
+def join_blocking(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool) -> T:
     """Run an op in the blocking transaction behind `tx`."""
-    transaction = recognise(tx, dialect)
+    transaction = recognise(tx, basis.dialect)
     if transaction.is_awaiting:
         raise NotATransaction(
             f"tx= is {transaction.what}, which has to be awaited; a blocking call cannot do that. "
             "Use `await app.<verb>(...)`, or pass a Session or a Connection."
         )
-    return pump(_checked(make, dialect, read_committed=read_committed), _blocking(transaction))
+    return pump(_checked(make, basis, read_committed=read_committed), _blocking(transaction))
 
 
-def _checked(make: MakeOp[T], dialect: Dialect, *, read_committed: bool) -> Op[T]:
-    look = dialect.isolation() if read_committed else None
+def _checked(make: MakeOp[T], basis: Basis, *, read_committed: bool) -> Op[T]:
+    look = basis.dialect.isolation() if read_committed else None
     if look is not None:
         found = yield look
         isolation: str = found.rows[0][0]
@@ -57,6 +57,9 @@ def _checked(make: MakeOp[T], dialect: Dialect, *, read_committed: bool) -> Op[T
                 "transaction's first statement, so the signal could miss it. Use READ COMMITTED, or send the signal in "
                 "another transaction."
             )
+    lock = basis.dialect.write_lock(basis.tables)
+    if lock is not None:
+        yield lock
     return (yield from make())
 
 

@@ -69,6 +69,12 @@ class Dialect(ABC):
         """Take the topics' locks until the transaction ends; None where writers exclude each other anyway."""
 
     @abstractmethod
+    def write_lock(self, tables: Tables) -> Statement | None:
+        """Become the writer in a transaction that the caller began, before any statement reads the time: where writers wait
+        for the whole database, a time that was read before that wait would be older than what was committed meanwhile.
+        None where a statement reads the time after its locks, or where locks are by row."""
+
+    @abstractmethod
     def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
         """Return an expression that tells listening processes, once the transaction commits; a plain null elsewhere.
 

@@ -80,6 +80,9 @@ class PostgreSQL(Dialect):
         keys = sorted({advisory_key(f"{tables.name}:topic:{topic}") for topic in topics})
         return Statement(_SHARED if shared else _EXCLUSIVE, {"keys": keys}) if keys else None
 
+    def write_lock(self, tables: Tables) -> Statement | None:
+        return None
+
     def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
         return func.pg_notify(channel(tables), what)
 
@@ -132,6 +135,19 @@ _NO_CONNECTION: Final = frozenset(
         ("psycopg2", "OperationalError"),
     }
 )
+
+
+def refused_for_good(error: BaseException) -> str | None:
+    """Explain a refused connection that no waiting mends; None for any other error."""
+    state = _sqlstate(error) or ""
+    if "startup parameter" in str(error):
+        return (
+            f"The database refused the connection: {error}. This is how PgBouncer answers. Its transaction pooling cannot "
+            "carry LISTEN either: give outlast a direct connection, or a pool in session mode that lets these settings pass."
+        )
+    if state.startswith("28") or state == "3D000":
+        return f"The database refused the connection: {error}."
+    return None
 
 
 def channel(tables: Tables) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Insert, Table, bindparam, func, null, select, text
+from sqlalchemy import BigInteger, ColumnElement, Insert, Table, bindparam, false, func, null, select, text, update
 from sqlalchemy.dialects.sqlite import insert
 
 from outlast.errors import DatabaseUnavailable
@@ -53,6 +53,10 @@ class SQLite(Dialect):
 
     def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:
         return None
+
+    def write_lock(self, tables: Tables) -> Statement | None:
+        # Changes no row, but begins to write. Held by tests/race/test_joined_time.py.
+        return Statement(update(tables.workers).values(epoch=tables.workers.c.epoch).where(false()))
 
     def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
         return null()
