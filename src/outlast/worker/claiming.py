@@ -65,7 +65,8 @@ class Claims:
         try:
             claim = await place.database.run(lambda: store.claim(request), repeatable=False, patience=_PATIENCE)
         except BaseException:
-            # Whether the claim took effect is not known, not even after a cancellation.
+            # Whether the claim took effect is not known, not even after a cancellation. Held by
+            # tests/e2e/test_worker_outages.py.
             tenure.owns_strays = True
             raise
         place.time.observe(claim.now, sent=sent, received=monotonic())

@@ -215,7 +215,10 @@ class Flusher:
             await asyncio.sleep(pause)
 
     async def _was_written(self, group: _Group, batch: Batch) -> bool:
-        """Ask until there is an answer: writing again without one might write over what others did since."""
+        """Ask until there is an answer: writing again without one might write over what others did since.
+
+        Held by tests/e2e/test_worker_outages.py, which fails every write before its COMMIT and after it.
+        """
         store, lease = self._database.store, self._lease
         while True:
             try:

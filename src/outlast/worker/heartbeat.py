@@ -2,7 +2,8 @@
 
 The thread has its own event loop and its own way to the database. It hands back what it learns through the application's
 loop: the stop requests of the worker's runs, the database's time, and the loss of the lease. It also notices when the
-application's loop does not answer, and tells whose step has it.
+application's loop does not answer, and tells whose step has it. Held by tests/unit/worker/test_heartbeat.py and
+tests/e2e/test_worker_lapses.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a worker does under one lease: its turns, the starts under way, and the flusher they share.
 
-When the lease is lost all of it is dropped at once, and a new tenure begins under a new lease.
+When the lease is lost all of it is dropped at once, and a new tenure begins under a new lease. Held by
+tests/e2e/test_worker_lapses.py, where a zombie comes back to runs that others have taken.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class Tenure:
         if not self._claimed:
             self._place.loop.call_soon(self._begin_claimed, context=self._place.context)
         for run in runs:
-            # Taken from memory now, before others that park meanwhile push it out.
+            # Taken from memory now, before others that park meanwhile push it out. Held by
+            # tests/unit/worker/test_claiming.py.
             kept = self._place.parked.take(run.id) if run.records is None else None
             self._claimed.append((run, kept))
         # What is kept for runs that are still on their way is needed no longer than until they are here.
@@ -241,7 +243,7 @@ class Tenure:
             if desk is None:
                 self._begin(run, kept)
             else:
-                # The claim overtook the answer to this run's own parking.
+                # The claim overtook the answer to this run's own parking. Held by tests/unit/worker/test_tenure.py.
                 desk.next = run
             if time.monotonic() > until:
                 break

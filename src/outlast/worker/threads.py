@@ -2,7 +2,8 @@
 
 The threads are daemons: a step that never returns must not keep the process from ending, which the standard library's
 executor would let it do. All bookkeeping happens on the event loop, so a thread counts as busy from the moment it was given
-a job until the loop has heard that it returned, whatever became of the attempt meanwhile.
+a job until the loop has heard that it returned, whatever became of the attempt meanwhile. Held by
+tests/unit/worker/test_steps.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One turn of one run: drives its execution from plain callbacks, makes its records durable, performs its steps.
 
 The order that everything rests on: what an effect could have seen is durable before the effect begins. So calls wait for
-the records that were given before them, while the code itself goes on at once.
+the records that were given before them, while the code itself goes on at once. Held by tests/unit/worker/test_turn.py.
 """
 
 from __future__ import annotations
