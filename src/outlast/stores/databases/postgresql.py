@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL, Engine, create_engine
 
-from outlast.errors import DriverMissing
+from outlast.errors import DatabaseUnavailable, DriverMissing
 from outlast.ports.clock import Clock
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.asyncpg_road import AsyncpgRoad
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, OnThreads
-from outlast.stores.dialects.postgresql import PostgreSQL, channel
+from outlast.stores.dialects.postgresql import PostgreSQL, channel, refused_for_good
 
 if TYPE_CHECKING:
     import asyncpg
@@ -108,13 +108,19 @@ class Connector:
 
     async def connect(self) -> Connection:
         driver = _asyncpg()
-        connection: Connection = await driver.connect(
-            self._url.render_as_string(hide_password=False),
-            timeout=_CONNECT_TIMEOUT,
-            server_settings=dict(SETTINGS),
-            statement_cache_size=256,
-            max_cached_statement_lifetime=0,
-        )
+        try:
+            connection: Connection = await driver.connect(
+                self._url.render_as_string(hide_password=False),
+                timeout=_CONNECT_TIMEOUT,
+                server_settings=dict(SETTINGS),
+                statement_cache_size=256,
+                max_cached_statement_lifetime=0,
+            )
+        except driver.PostgresError as error:
+            refusal = refused_for_good(error)
+            if refusal is None:
+                raise
+            raise DatabaseUnavailable(refusal) from error
         return connection
 
     def blocking_engine(self) -> Engine:

@@ -1,0 +1,87 @@
+"""Which failures say nothing about the operation itself: one list a dialect."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from outlast.errors import LeaseLost
+from outlast.stores.dialects.base import Trouble
+from outlast.stores.dialects.postgresql import PostgreSQL
+from outlast.stores.dialects.sqlite import SQLite
+
+BUSY, LOST = Trouble.BUSY, Trouble.LOST
+
+
+def _sqlite(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("it went wrong")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    "error, trouble",
+    [
+        (asyncpg.SerializationError("x"), BUSY),
+        (asyncpg.DeadlockDetectedError("x"), BUSY),
+        (asyncpg.LockNotAvailableError("x"), BUSY),
+        (asyncpg.QueryCanceledError("x"), BUSY),
+        (asyncpg.AdminShutdownError("x"), LOST),
+        (asyncpg.CannotConnectNowError("x"), LOST),
+        (asyncpg.TooManyConnectionsError("x"), LOST),
+        (asyncpg.IdleInTransactionSessionTimeoutError("x"), LOST),
+        (asyncpg.ConnectionDoesNotExistError("x"), LOST),
+        (asyncpg.InterfaceError("connection is closed"), LOST),
+        (psycopg.errors.SerializationFailure("x"), BUSY),
+        (psycopg.errors.DeadlockDetected("x"), BUSY),
+        (psycopg.OperationalError("server closed the connection unexpectedly"), LOST),
+        (psycopg.errors.AdminShutdown("x"), LOST),
+        (ConnectionRefusedError(), LOST),
+        (ConnectionResetError(), LOST),
+        (TimeoutError(), LOST),
+        (asyncpg.UniqueViolationError("x"), None),
+        (asyncpg.UndefinedTableError("x"), None),
+        (asyncpg.InvalidPasswordError("x"), None),
+        (asyncpg.DataError("x"), None),
+        (psycopg.errors.UniqueViolation("x"), None),
+        (LeaseLost("x"), None),
+        (ValueError("x"), None),
+    ],
+    ids=lambda value: (
+        f"{type(value).__module__}.{type(value).__name__}" if isinstance(value, Exception) else str(value)
+    ),
+)
+def test_postgresql_tells_trouble_from_errors(error: Exception, trouble: Trouble | None) -> None:
+    assert PostgreSQL().trouble(error) is trouble
+    assert PostgreSQL().trouble(_wrapped(error)) is trouble
+
+
+@pytest.mark.parametrize(
+    "error, trouble",
+    [
+        (_sqlite(sqlite3.SQLITE_BUSY), BUSY),
+        (_sqlite(sqlite3.SQLITE_BUSY_SNAPSHOT), BUSY),
+        (_sqlite(sqlite3.SQLITE_LOCKED_SHAREDCACHE), BUSY),
+        (_sqlite(sqlite3.SQLITE_IOERR_FSYNC), LOST),
+        (_sqlite(sqlite3.SQLITE_FULL), LOST),
+        (_sqlite(sqlite3.SQLITE_CANTOPEN), LOST),
+        (_sqlite(sqlite3.SQLITE_CONSTRAINT_UNIQUE), None),
+        (_sqlite(sqlite3.SQLITE_ERROR), None),
+        (_sqlite(sqlite3.SQLITE_CORRUPT), None),
+        (_sqlite(sqlite3.SQLITE_READONLY), None),
+        (LeaseLost("x"), None),
+    ],
+    ids=str,
+)
+def test_sqlite_tells_trouble_from_errors(error: Exception, trouble: Trouble | None) -> None:
+    assert SQLite().trouble(error) is trouble
+    assert SQLite().trouble(_wrapped(error)) is trouble
+
+
+def _wrapped(error: Exception) -> Exception:
+    """Wrap an error as SQLAlchemy does."""
+    return DBAPIError("select 1", {}, error)

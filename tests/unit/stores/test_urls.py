@@ -1,0 +1,92 @@
+"""What an application may write as its database."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine
+
+from outlast.errors import InvalidArgument, InvalidName
+from outlast.stores.databases.opening import open_database
+from outlast.stores.databases.urls import PostgresTarget, SQLiteTarget, installation_name, parse_url
+
+
+@pytest.mark.parametrize(
+    "url, path",
+    [
+        ("sqlite:///shop.db", "shop.db"),
+        ("sqlite:///data/shop.db", "data/shop.db"),
+        ("sqlite:////var/lib/shop.db", "/var/lib/shop.db"),
+        ("sqlite://", None),
+        ("sqlite:///", None),
+        ("sqlite:///:memory:", None),
+        ("sqlite+aiosqlite:///shop.db", "shop.db"),
+        ("sqlite+pysqlite:////shop.db", "/shop.db"),
+        ("sqlite+aiosqlite://", None),
+        ("sqlite:///with blank.db", "with blank.db"),
+    ],
+)
+def test_a_sqlite_url_names_a_file_or_memory(url: str, path: str | None) -> None:
+    assert parse_url(url) == SQLiteTarget(path)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"])
+def test_a_postgresql_url_may_name_either_driver_or_none(scheme: str) -> None:
+    target = parse_url(f"{scheme}://me:secret@db.example:6543/shop?sslmode=require")
+
+    assert isinstance(target, PostgresTarget)
+    assert (target.url.host, target.url.port, target.url.database) == ("db.example", 6543, "shop")
+    assert (target.url.username, target.url.password) == ("me", "secret")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "shop.db", "mysql://me@h/shop", "mssql+pyodbc://h", "sqlite://host/shop.db", "sqlite:///x?mode=ro", "://"],
+)
+def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"sqlite|SQLite"):
+        parse_url(url)
+
+
+def test_a_refused_url_does_not_show_its_password() -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_url("oracle://me:s3cret@host/shop")
+
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("target", [None, 5, b"sqlite://", object()])
+def test_what_is_neither_a_url_nor_an_engine_is_refused(target: object) -> None:
+    with pytest.raises(InvalidArgument, match="URL or an SQLAlchemy engine"):
+        open_database(target)
+
+
+def test_an_engine_on_sqlite_in_memory_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="in memory"):
+        open_database(create_engine("sqlite://"))
+
+
+def test_an_engine_on_an_unknown_database_is_refused() -> None:
+    engine = create_engine("mysql+pymysql://h/d", module=_Driver())
+
+    with pytest.raises(InvalidArgument, match="no store for mysql"):
+        open_database(engine)
+
+
+class _Driver:
+    """Enough of a driver for an engine that never connects."""
+
+    paramstyle = "format"
+    __version__ = "1.0"
+    VERSION = (1, 0)
+    version_info = (1, 0)
+
+
+@pytest.mark.parametrize("name", ["outlast", "a", "_x9", "x" * 40])
+def test_a_schema_has_a_plain_name(name: str) -> None:
+    assert installation_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "Outlast", "9x", "x" * 41, "a b", 'a"b', "a;drop table x", "ä", "a\n", "a-b"])
+def test_a_schema_with_any_other_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName):
+        open_database("sqlite://", schema=name)
