@@ -61,7 +61,7 @@ class BlockingClient:
         outcome = self._perform("start", self._calls.start_alone(start), tx)
         self._access.wake(tx)
         # A repeat after a lost reply finds what the first try wrote; an id made for this call was nobody else's.
-        return BlockingHandle(self, replace(outcome, created=True) if start.is_new else outcome)
+        return BlockingHandle(self, replace(outcome, created=True) if start.is_new and not outcome.created else outcome)
 
     def start_many(
         self,

@@ -169,16 +169,17 @@ class Calls:
         ]
 
         def make() -> Op[tuple[StartOutcome, ...]]:
-            outcomes = yield from self.create(tuple(start.run for start in starts))
+            outcomes = yield from self.create(tuple(start.run for start in starts), together=True)
             return tuple(start.settle(outcome) for start, outcome in zip(starts, outcomes, strict=True))
 
         return Call(make, lambda outcomes: outcomes)
 
-    def create(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
+    def create(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:
         """Create any number of runs in one transaction, in statements of a bounded size. Ids may repeat."""
         outcomes: tuple[StartOutcome, ...] = ()
-        for group in _groups(runs):
-            outcomes += yield from self._store.start(group)
+        groups = _groups(runs)
+        for group in groups:
+            outcomes += yield from self._store.start(group, together=together or len(groups) > 1)
         return outcomes
 
     # How a run is spoken to.

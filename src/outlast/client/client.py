@@ -188,10 +188,10 @@ class Client:
         outcome = await self._on_loop().starts.ask(start.run)
         self._access.wake()
         # A repeat after a lost reply finds what the first try wrote; an id made for this call was nobody else's.
-        return replace(outcome, created=True) if start.is_new else outcome
+        return replace(outcome, created=True) if start.is_new and not outcome.created else outcome
 
     async def _create(self, runs: Sequence[NewRun]) -> Sequence[StartOutcome]:
-        return await self._access.database.run(lambda: self._calls.create(runs))
+        return await self._access.database.run(lambda: self._calls.create(runs, together=False))
 
     async def _look(self, run_ids: Sequence[RunId]) -> Sequence[Outcome | None]:
         return await self._perform(self._calls.look(run_ids))

@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from outlast.client.access import Access
 from outlast.client.grouping import Grouped
@@ -41,9 +42,6 @@ async def ending(
     limit = None if timeout is None else loop.time() + timeout.total_seconds()
     # Watch before the first look: what is recorded between the two is then seen by one of them.
     told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
-    closing: asyncio.Future[None] = loop.create_future()
-    waiting.add(closing)
-    news: set[asyncio.Future[Any]] = {told, closing}
     try:
         for pause in pauses():
             if not (worker and worker.holds(run_id)):
@@ -55,15 +53,45 @@ async def ending(
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
                 raise ResultTimeout(run_id, timeout)
-            await asyncio.wait(news, timeout=_until_next_look(now, pause, limit), return_when=asyncio.FIRST_COMPLETED)
+            is_closing = await _news(loop, told, _until_next_look(now, pause, limit), waiting)
             if told.done() and not told.cancelled():
                 return told.result()
-            if closing.done():
+            if is_closing:
                 raise AppClosed(run_id)
     finally:
         told.cancel()
-        waiting.discard(closing)
     raise AssertionError("the pauses never end")
+
+
+async def _news(
+    loop: asyncio.AbstractEventLoop,
+    told: asyncio.Future[Outcome],
+    pause: float,
+    waiting: set[asyncio.Future[None]],
+) -> bool:
+    """Wait until the end is told, the pause is over or the app closes; say whether it was the last.
+
+    One future and one timer: asyncio.wait does the same for any set of futures, at several times the cost.
+    """
+    news: asyncio.Future[None] = loop.create_future()
+    came: list[object] = []
+    has_come = partial(_come, news, came)
+    told.add_done_callback(has_come)
+    timer = loop.call_later(pause, has_come, None)
+    waiting.add(news)
+    try:
+        await news
+        return not came
+    finally:
+        waiting.discard(news)
+        timer.cancel()
+        told.remove_done_callback(has_come)
+
+
+def _come(news: asyncio.Future[None], came: list[object], what: asyncio.Future[Outcome] | None) -> None:
+    came.append(what)
+    if not news.done():
+        news.set_result(None)
 
 
 def ending_blocking(

@@ -88,8 +88,8 @@ class RunDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to list. Empty fields do not filter. `created_after` is included and `created_before` is not, so that two
-    spans of time that touch share no run and miss none. `after` is the (created_at, id) of the last run of the page before."""
+    """Which runs to list. Empty fields do not filter. `created_after` is included and `created_before` is not: two spans of
+    time that touch share no run and miss none. `after` is the (created_at, id) of the last run of the page before."""
 
     statuses: tuple[Status, ...] = ()
     workflow: str | None = None
@@ -254,8 +254,12 @@ class StopOutcome:
 class Store(Protocol):
     """The verbs. Those that take a lease raise LeaseLost (from inside the op) when it is over."""
 
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        """Create each run unless its id is taken; report in the same order. Two starts of one id MUST leave one run."""
+    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        """Create each run unless its id is taken; report in the same order. Two starts of one id MUST leave one run.
+
+        `together` keeps all of them in one transaction, so that the caller may still refuse them all; without it each is
+        for itself, and a store may commit sooner.
+        """
         ...
 
     def get(self, run_id: RunId, *, journal: bool) -> Op[RunDetails | None]:

@@ -58,8 +58,8 @@ class SqlStore:
             self._sending = SendByRow(basis)
             self._flushing = FlushByRow(basis, journal)
 
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        return self._starting.start(runs)
+    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        return self._starting.start(runs, together=together)
 
     def get(self, run_id: RunId, *, journal: bool) -> Op[RunDetails | None]:
         return self._runs.get(run_id, journal=journal)

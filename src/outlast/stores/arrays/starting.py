@@ -42,9 +42,9 @@ class StartByArrays:
         self._start = basis.worded(_START, notice=basis.notice("ready"))
         self._existing: Query = existing_runs(basis)
 
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        # One run is one statement. More are one transaction, so that the caller may still refuse all of them.
-        span: Span = "alone" if len(runs) == 1 else "write"
+    def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:
+        # One statement creates them all. Only a caller that may still refuse them all needs a transaction around it.
+        span: Span = "write" if together and len(runs) > 1 else "alone"
         made = yield Statement(self._start, start_params(runs), span=span)
         rows = {row[0]: row for row in made.rows}
         if len(rows) == len(runs):

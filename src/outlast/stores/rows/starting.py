@@ -23,7 +23,7 @@ class StartByRow:
         self._insert = insert_run(basis, basis.now, leased=False)
         self._existing: Query = existing_runs(basis)
 
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
+    def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:  # noqa: ARG002 -- always is
         created: set[RunId] = set()
         # By id, so that two calls that start the same runs never wait for each other in a circle.
         for run in sorted(runs, key=lambda run: run.id):
