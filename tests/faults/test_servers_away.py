@@ -1,0 +1,197 @@
+"""The database server goes away and comes back: at the start, in the middle of work, frozen, and with orphans waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outlast import Context, DatabaseUnavailable, Outlast, Signal, StepContext, WorkerOptions, step, workflow
+from outlast.stores.databases.database import SqlDatabase
+from outlast.worker import claiming, flusher
+from support.nursery import Nursery
+from support.probing import Tables, until_awaited
+from support.programs import fleet
+from support.programs.ledger import Ledger
+from support.tcp_proxy import TcpProxy
+from tools.postgres import PrivatePostgres
+
+calls: Counter[str] = Counter()
+go_on = Signal("go on", int)
+OPTIONS = WorkerOptions(poll="50ms", lease="5m")
+
+
+@step
+async def first(s: StepContext, number: int) -> int:
+    calls[s.idempotency_key] += 1
+    await asyncio.sleep(0)
+    return number
+
+
+@step
+def second(s: StepContext, number: int) -> int:
+    calls[s.idempotency_key] += 1
+    return number
+
+
+@workflow("counting")
+async def counting(ctx: Context, number: int) -> int:
+    total = await first(number)
+    await ctx.sleep("a moment", "5ms")
+    total += await second(number)
+    return total + await first.named("third")(number)
+
+
+@workflow("waiting")
+async def waiting(ctx: Context, number: int) -> int | None:
+    return await ctx.wait_for("word", ctx.signal(go_on, key=ctx.run_id))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_calls() -> None:
+    calls.clear()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up on an answer after a moment, as otherwise after seconds."""
+    monkeypatch.setattr(flusher, "_PATIENCE", 0.3)
+    monkeypatch.setattr(claiming, "_PATIENCE", 0.3)
+
+
+@pytest.fixture
+def broken_url(breakable_postgres: PrivatePostgres) -> Iterator[str]:
+    url = breakable_postgres.create_database()
+    yield url
+    breakable_postgres.resume()
+    breakable_postgres.start()
+    breakable_postgres.drop_database(url)
+
+
+async def test_without_a_server_opening_fails_in_time_and_can_be_tried_again(
+    postgres_url: str, postgres_proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SqlDatabase.run.__kwdefaults__, "patience", 0.3)
+    app = Outlast(postgres_proxy.url(postgres_url), workflows=[counting], worker=OPTIONS)
+    postgres_proxy.refuse()
+
+    with pytest.raises(DatabaseUnavailable, match="could not be reached"):
+        await app.__aenter__()
+
+    postgres_proxy.let_through()
+    async with app:
+        assert await app.start_and_wait(counting, 1) == 3
+
+
+async def test_opening_waits_for_a_server_that_is_starting(
+    breakable_postgres: PrivatePostgres, broken_url: str
+) -> None:
+    breakable_postgres.stop()
+    app = Outlast(broken_url, workflows=[counting], worker=OPTIONS)
+    opening = asyncio.create_task(app.__aenter__())
+
+    await asyncio.to_thread(breakable_postgres.start)
+
+    await opening
+    assert await app.start_and_wait(counting, 1) == 3
+    await app.close()
+
+
+async def test_work_goes_on_through_crashes_of_the_server(breakable_postgres: PrivatePostgres, broken_url: str) -> None:
+    """Three crashes while eighty runs are started, work and are signalled. The process lives and keeps its lease, so no
+    step is done twice, and what it was told was started is there."""
+    async with Outlast(broken_url, workflows=[counting, waiting], worker=OPTIONS) as app:
+        patient = await app.start_many(waiting, range(20))
+
+        async def start(number: int) -> int:
+            run = await app.start(counting, number, id=f"counting-{number}")
+            await app.signal(go_on, number, key=patient[number % 20].id, id=f"word-{number}")
+            return await run.result(timeout="50s")
+
+        async def crash() -> None:
+            for progress in (20, 90, 160):
+                await until_awaited(lambda least=progress: _is(len(calls) >= least), f"{progress} steps")
+                await asyncio.to_thread(breakable_postgres.restart, immediate=True)
+
+        crashing = asyncio.create_task(crash())
+        results = await asyncio.gather(*(start(number) for number in range(60)))
+        await crashing
+
+        assert results == [3 * number for number in range(60)]
+        # Each was sent three words and took one.
+        words = [await run.result(timeout="50s") for run in patient]
+        assert [word % 20 for word in words if word is not None] == list(range(20))
+    assert set(calls.values()) == {1}
+    assert len(calls) == 180
+    rows = await asyncio.to_thread(
+        Tables(broken_url), "select status, owner, lapses, count(*) from {runs} group by 1, 2, 3"
+    )
+    assert rows == [("completed", None, 0, 80)]
+
+
+async def test_orphans_are_found_though_the_server_crashes_in_the_sweep(
+    breakable_postgres: PrivatePostgres, broken_url: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    """An error in the sweep was logged, and the runs it was about were forgotten for good."""
+    ledger = str(tmp_path / "ledger")
+    dead = nursery.start(fleet.hold, database=broken_url, ledger=ledger, count=50)
+    dead.wait_for("holds 50")
+    dead.kill()
+    tables = Tables(broken_url)
+    tables.end_leases()
+
+    async with fleet.app_for(broken_url, ledger) as app:
+        await asyncio.to_thread(breakable_postgres.restart, immediate=True)
+        for number in range(50):
+            assert await app.result(fleet.run_id(number), timeout="30s") == number
+
+    assert max(Counter(effect.key for effect in Ledger(ledger).effects()).values()) == 2
+    assert tables("select distinct status, owner from {runs}") == [("completed", None)]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_frozen_server_costs_no_step_when_it_thaws(
+    breakable_postgres: PrivatePostgres, broken_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing answers and nothing breaks. What lay in the server's buffers is done when it goes on, beside what was sent
+    once more meanwhile."""
+    async with Outlast(broken_url, workflows=[counting], worker=OPTIONS) as app:
+        for _ in range(3):
+            calls.clear()
+            caplog.clear()
+            starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
+            await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
+            breakable_postgres.pause()
+            await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+            breakable_postgres.resume()
+
+            assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
+            assert set(calls.values()) == {1}
+            assert len(calls) == 90
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_stalled_link_costs_no_step_when_it_moves_again(
+    postgres_url: str, postgres_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As packets that are lost on the way and arrive in the end, on links that were given up."""
+    async with Outlast(postgres_proxy.url(postgres_url), workflows=[counting], worker=OPTIONS) as app:
+        for _ in range(3):
+            calls.clear()
+            caplog.clear()
+            starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
+            await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
+            postgres_proxy.stall()
+            await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+            postgres_proxy.let_through()
+
+            assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
+            assert set(calls.values()) == {1}
+            assert len(calls) == 90
+
+
+async def _is(fact: bool) -> bool:
+    return fact

@@ -1,0 +1,62 @@
+"""Workers that several processes run over one database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from outlast import Context, Outlast, StepContext, WorkerOptions, step, workflow
+from support.programs.ledger import Effect, Ledger
+
+
+class _World:
+    """What the steps of this process touch. While `holds` is set, none of them ends."""
+
+    ledger: Ledger
+    holds: asyncio.Event | None = None
+    held = 0
+    to_hold = 0
+
+
+@step
+async def work(s: StepContext, number: int) -> int:
+    _World.ledger.add(Effect(s.run_id, "work", s.idempotency_key, s.attempt))
+    if _World.holds is not None:
+        _World.held += 1
+        if _World.held == _World.to_hold:
+            _World.holds.set()
+        await asyncio.Event().wait()
+    return number
+
+
+@workflow("working")
+async def working(ctx: Context, number: int) -> int:
+    return await work(number)
+
+
+def run_id(number: int) -> str:
+    return f"run-{number}"
+
+
+def app_for(database: str, ledger: str, **options: Any) -> Outlast:  # noqa: ANN401 -- they come as JSON
+    """An app that notes its effects in this ledger."""
+    _World.ledger = Ledger(ledger)
+    given: dict[str, Any] = {"lease": "5m", "poll": "50ms", **options}
+    return Outlast(database, workflows=[working], worker=WorkerOptions(**given))
+
+
+async def hold(database: str, ledger: str, count: int) -> None:
+    """Start runs, say so when each of them is in the middle of a step, and leave them there."""
+    _World.holds, _World.to_hold = asyncio.Event(), count
+    async with app_for(database, ledger) as app:
+        await app.start_many(working, range(count), ids=[run_id(number) for number in range(count)])
+        await _World.holds.wait()
+        print(f"holds {count}")
+        await asyncio.Event().wait()
+
+
+async def serve(database: str, ledger: str, **options: Any) -> None:  # noqa: ANN401 -- they come as JSON
+    """Work until the end of the process."""
+    async with app_for(database, ledger, **options):
+        print("works")
+        await asyncio.Event().wait()
