@@ -40,6 +40,12 @@ T = TypeVar("T")
 
 logger: Final = logging.getLogger("outlast.engine")
 
+_MOST_QUESTIONS: Final = 100_000
+"""So often code may call its context and its event loop before it waits."""
+
+_MOST_REFUSALS: Final = 1_000
+"""After so many the code is not refused any more: it catches whatever is raised, and goes round in a circle."""
+
 
 class AskedStep:
     """A step that the code waits for."""
@@ -116,6 +122,8 @@ class Code:
         self.fatal: DefinitionError | None = None
         """The first misuse. It ends the run, whatever the code makes of the error."""
         self._is_stopping = False
+        self._questions = 0
+        self._refusals = 0
         self._helpers = {Kind.RANDOM: 0, Kind.UUID: 0}
         self._waited: dict[str, Timer | Waiting] = {}
 
@@ -133,14 +141,13 @@ class Code:
     def rest(self) -> None:
         """Let the code go on until it waits. When its main task has ended the others end too."""
         self._time.begin_delivery()
+        self._questions = 0
         try:
             self.loop.run_ready()
         except TooManyHandles:
             self._is_stopping = True
-            self.note(DefinitionError(
-                f"The code of run {self._facts.id!r} never waits: it made the event loop turn a million times in one go. "
-                "Look for a loop around asyncio.sleep(0) or around an event that is set already."
-            ))  # fmt: skip
+            self._never_waits("it made the event loop turn a million times in one go. "
+                "Look for a loop around asyncio.sleep(0) or around an event that is set already.")  # fmt: skip
             self.loop.drop()
         if self.is_over and not self._is_stopping:
             self.stop()
@@ -170,16 +177,20 @@ class Code:
 
     # What the code asks for: see `Host`.
 
-    def check(self, call: str) -> None:
-        if running_loop() is not self.loop:
+    def check(self, call: str) -> bool:
+        if running_loop() is not self.loop and self._refusals < _MOST_REFUSALS:
             self._misused(call)
-        self._go_on()
+        return self._may_go_on()
+
+    def stall(self) -> asyncio.Future[Any]:
+        return self.loop.create_future()
 
     def refuse(self, message: str) -> NoReturn:
         raise self.note(DefinitionError(f"{message} (run {self._facts.id!r})"))
 
     def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
-        self._use(request.name)
+        if not self._may_use(request.name):
+            return self.stall()
         recorded = self._journal.look_up(Kind.STEP, request.name)
         options = request.options
         slot = self.saga.reserve(request.name, options, request.shape)
@@ -203,13 +214,13 @@ class Code:
         return asked.future
 
     def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> asyncio.Future[None]:
-        self._use(name)
+        self._may_use(name)
         sleep, future = self.timers.ask_sleep(name, delay=delay, until=until)
         self._waited[name] = sleep
         return future
 
     def ask_wait(self, kind: Kind, name: str, conditions: Sequence[Condition[Any]]) -> asyncio.Future[Won]:
-        self._use(name)
+        self._may_use(name)
         waiting = self.waits.ask(kind, name, conditions)
         self._waited[name] = waiting
         return waiting.future
@@ -222,15 +233,15 @@ class Code:
             waited.is_live = False
 
     def commit(self, name: str) -> None:
-        self._use(name)
+        if not self._may_use(name):
+            return
         if self._journal.look_up_reached(Kind.COMMIT, name) is None:
             self._journal.add(Kind.COMMIT, Phase.DONE, name, at=self._time.now())
         self._journal.expect(name, None)
         self.saga.commit()
 
     def now(self) -> int:
-        self._go_on()
-        return self._time.seen()
+        return self._time.seen() if self._may_go_on() else self._time.now()
 
     def random(self) -> float:
         return self._helper(Kind.RANDOM, float, self._entropy.random)
@@ -239,21 +250,21 @@ class Code:
         return self._helper(Kind.UUID, UUID, lambda: UUID(bytes=self._entropy.randbytes(16), version=4))
 
     def set_custom_status(self, text: str | None) -> None:
-        self._go_on()
-        self.custom_status = text
+        if self._may_go_on():
+            self.custom_status = text
 
     # What the event loop asks for: see `LoopHost`.
 
-    def refuse_call(self, call: str) -> NoReturn:
-        raise self.note(WorkflowIOError(call))
+    def refuse_call(self, call: str) -> asyncio.Future[Any]:
+        self._refused(self.note(WorkflowIOError(call)))
+        return self.stall()
 
     def loop_time(self) -> float:
-        self._go_on()
-        return self._time.seen() / 1e6
+        return self.now() / 1e6
 
     def start_timer(self, handle: asyncio.TimerHandle, delay: float | None) -> None:
-        self._go_on()
-        self.timers.start_timer(handle, delay)
+        if self._may_go_on():
+            self.timers.start_timer(handle, delay)
 
     def drop_timer(self, handle: asyncio.TimerHandle) -> None:
         self.timers.drop_timer(handle)
@@ -265,24 +276,42 @@ class Code:
 
     # Inside.
 
-    def _go_on(self) -> None:
+    def _may_go_on(self) -> bool:
         """Raise what keeps the code from asking for anything."""
+        self._questions += 1
+        if self._questions > _MOST_QUESTIONS:
+            self._never_waits(f"it called its context or its event loop {_MOST_QUESTIONS:,} times in one go.")
         trouble = self._journal.trouble or self.fatal
-        if trouble is not None:
-            raise trouble
-        if self._is_stopping:
-            raise asyncio.CancelledError
+        if trouble is None and not self._is_stopping:
+            return True
+        return self._refused(trouble or asyncio.CancelledError())
 
-    def _use(self, name: str) -> None:
-        self._go_on()
-        if self._journal.is_taken(name):
+    def _refused(self, error: BaseException) -> bool:
+        """Raise the error.
+
+        Code that catches it, whatever it is, and goes round would hold up every other run of this process. After so many
+        refusals the answer is False instead: the code gets what lets it go on to its next `await`, where it stays.
+        """
+        if self._refusals >= _MOST_REFUSALS:
+            return False
+        self._refusals += 1
+        raise error
+
+    def _never_waits(self, what: str) -> None:
+        self.note(DefinitionError(f"The code of run {self._facts.id!r} never waits: {what}"))
+
+    def _may_use(self, name: str) -> bool:
+        may_go_on = self._may_go_on()
+        if may_go_on and self._journal.is_taken(name):
             self.refuse(
                 f"The name {name!r} is used twice. Names are unique in a run, over steps, sleeps, waits and commits: "
                 f"give the second call a name of its own, for a step `.named({name + '-2'!r})`."
             )
+        return may_go_on
 
     def _helper(self, kind: Kind, read: Callable[[Any], T], make: Callable[[], T]) -> T:
-        self._go_on()
+        if not self._may_go_on():
+            return make()
         name = f"${kind}:{self._helpers[kind]}"
         self._helpers[kind] += 1
         recorded = self._journal.look_up_reached(kind, name)

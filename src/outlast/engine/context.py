@@ -80,7 +80,8 @@ class Context:
         An `async def` runs on the event loop; a plain function, and so a lambda, on a thread, and what it returns is
         awaited if need be. Raises StepFailed when it gives up. Nothing is performed before all recorded so far is durable.
         """
-        self._host.check("ctx.step")
+        if not self._host.check("ctx.step"):
+            await self._host.stall()
         signatures.check_callable(function, f"The function of step {name!r}")
         if isinstance(function, Step):
             self._host.refuse(f"{function!r} is a step already: call it, as in `await charge.named({name!r})(order)`.")
@@ -94,13 +95,15 @@ class Context:
 
     async def sleep(self, name: str, duration: Duration) -> None:
         """Return after this duration, counted from the first time the code came here. Zero or less returns at once."""
-        self._host.check("ctx.sleep")
+        if not self._host.check("ctx.sleep"):
+            await self._host.stall()
         delay = to_us(duration, what=f"the duration of sleep {name!r}", allow_negative=True)
         await self._kept(name, self._host.ask_sleep(self._name(name), delay=delay, until=None))
 
     async def sleep_until(self, name: str, when: datetime) -> None:
         """Return at this instant, or at once when it has passed. A datetime without a time zone is refused."""
-        self._host.check("ctx.sleep_until")
+        if not self._host.check("ctx.sleep_until"):
+            await self._host.stall()
         until = to_instant(_moment(when), what=f"the time of sleep {name!r}")
         await self._kept(name, self._host.ask_sleep(self._name(name), delay=None, until=until))
 
@@ -125,7 +128,8 @@ class Context:
         A signal stored at or before the deadline wins, also when the run is woken later. Raises ValueUnreadable for a
         payload that cannot be read as its type.
         """
-        self._host.check("ctx.wait_for")
+        if not self._host.check("ctx.wait_for"):
+            await self._host.stall()
         conditions: list[Condition[Any]] = [condition]
         if timeout is not None:
             limit = to_us(timeout, what=f"the timeout of wait {name!r}", allow_negative=True)
@@ -138,7 +142,8 @@ class Context:
         Among signals stored at or before the earliest of the timers the oldest wins; if there are none that timer does. What
         did not win is not taken: a later wait may have it.
         """
-        self._host.check("ctx.first")
+        if not self._host.check("ctx.first"):
+            await self._host.stall()
         if not conditions:
             raise InvalidArgument(f"first({name!r}) needs at least one condition.")
         return conditions[(await self._first(Kind.FIRST, name, conditions)).index]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from itertools import count
-from typing import Any, Final, NoReturn, Protocol, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -26,8 +26,8 @@ _MOST_CLOSES: Final = 1_000
 class LoopHost(Protocol):
     """The run that a loop belongs to."""
 
-    def refuse_call(self, call: str) -> NoReturn:
-        """Workflow code called something of the loop that it may not."""
+    def refuse_call(self, call: str) -> asyncio.Future[Any]:
+        """Workflow code called something of the loop that it may not. What is returned instead of raising never ends."""
         ...
 
     def loop_time(self) -> float:
@@ -248,9 +248,9 @@ def _close_task(task: asyncio.Task[Any]) -> None:
             return
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refused(self: WorkflowLoop, *_args: object, **_options: object) -> NoReturn:
-        self.host.refuse_call(f"loop.{name}()")
+def _refusal(name: str) -> Callable[..., asyncio.Future[Any]]:
+    def refused(self: WorkflowLoop, *_args: object, **_options: object) -> asyncio.Future[Any]:
+        return self.host.refuse_call(f"loop.{name}()")
 
     refused.__name__ = name
     return refused

@@ -62,8 +62,15 @@ class Won:
 class Host(Protocol):
     """The run that workflow code belongs to. Every question raises what a misuse, a mismatch or a stop calls for."""
 
-    def check(self, call: str) -> None:
-        """Raise when this is not the run's own code, or when the code is not to go on. `call` names what was called."""
+    def check(self, call: str) -> bool:
+        """Raise when this is not the run's own code, or when the code is not to go on. `call` names what was called.
+
+        False for code that catches all of that without end: what it asks for is not recorded, and never answered.
+        """
+        ...
+
+    def stall(self) -> asyncio.Future[Any]:
+        """Return what is never answered."""
         ...
 
     def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
