@@ -32,7 +32,7 @@ class Caller:
         self.transaction = transaction
         self._execute = execute
 
-    async def insert(self, tx: Any, order: str) -> None:  # noqa: ANN401
+    async def insert(self, tx: Any, order: str) -> None:
         await self._execute(tx, INSERT.format(order))
 
 

@@ -13,11 +13,11 @@ from outlast import BlockingHandle, Handle, Outlast, Status
 Ask = Callable[..., Awaitable[Any]]
 
 
-async def ask_awaiting(app: Outlast, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+async def ask_awaiting(app: Outlast, verb: str, *arguments: object, **options: object) -> Any:
     return await getattr(app, verb)(*arguments, **options)
 
 
-async def ask_blocking(app: Outlast, verb: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+async def ask_blocking(app: Outlast, verb: str, *arguments: object, **options: object) -> Any:
     return await asyncio.to_thread(getattr(app.blocking, verb), *arguments, **options)
 
 
@@ -28,7 +28,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     return chosen
 
 
-async def result_of(handle: Handle[Any] | BlockingHandle[Any], timeout: str = "20s") -> Any:  # noqa: ANN401
+async def result_of(handle: Handle[Any] | BlockingHandle[Any], timeout: str = "20s") -> Any:
     """The result of a handle of either colour."""
     if isinstance(handle, Handle):
         return await handle.result(timeout=timeout)

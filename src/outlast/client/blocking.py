@@ -6,7 +6,6 @@ The signatures are those of `client`. Held by tests/house/test_colours.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, Unpack, overload
 
@@ -60,8 +59,7 @@ class BlockingClient:
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         outcome = self._perform("start", self._calls.start_alone(start), tx)
         self._access.wake(tx)
-        # A repeat after a lost reply finds what the first try wrote; an id made for this call was nobody else's.
-        return BlockingHandle(self, replace(outcome, created=True) if start.is_new and not outcome.created else outcome)
+        return BlockingHandle(self, outcome)
 
     def start_many(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -187,8 +186,7 @@ class Client:
             return await offered
         outcome = await self._on_loop().starts.ask(start.run)
         self._access.wake()
-        # A repeat after a lost reply finds what the first try wrote; an id made for this call was nobody else's.
-        return replace(outcome, created=True) if start.is_new and not outcome.created else outcome
+        return outcome
 
     async def _create(self, runs: Sequence[NewRun]) -> Sequence[StartOutcome]:
         return await self._access.database.run(lambda: self._calls.create(runs, together=False))

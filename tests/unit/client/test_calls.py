@@ -167,7 +167,7 @@ def test_wrong_arguments_of_a_start_are_refused(
 
 
 @pytest.mark.parametrize("run_id", ["", "x" * 256, "a\0b", "a\nb", "\ud800", 7])
-def test_an_unusable_id_is_refused(client: BlockingClient, database: FakeDatabase, run_id: Any) -> None:  # noqa: ANN401
+def test_an_unusable_id_is_refused(client: BlockingClient, database: FakeDatabase, run_id: Any) -> None:
     with pytest.raises(InvalidName):
         client.start(tidy, id=run_id)
 
@@ -175,7 +175,7 @@ def test_an_unusable_id_is_refused(client: BlockingClient, database: FakeDatabas
 
 
 @pytest.mark.parametrize("timeout", ["0s", "-1s", "nan", "inf", "3", timedelta(0), timedelta(days=400_000), 5])
-def test_an_unusable_timeout_is_refused(client: BlockingClient, database: FakeDatabase, timeout: Any) -> None:  # noqa: ANN401
+def test_an_unusable_timeout_is_refused(client: BlockingClient, database: FakeDatabase, timeout: Any) -> None:
     with pytest.raises(InvalidDuration):
         client.start(tidy, timeout=timeout)
 
@@ -353,7 +353,7 @@ def test_stopping_what_is_not_there_is_an_error(client: BlockingClient) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 10_001, "\ud800", None, 7])
-def test_an_unusable_reason_is_refused(client: BlockingClient, reason: Any) -> None:  # noqa: ANN401
+def test_an_unusable_reason_is_refused(client: BlockingClient, reason: Any) -> None:
     client.start(tidy, id="a")
 
     with pytest.raises(InvalidArgument, match="reason"):

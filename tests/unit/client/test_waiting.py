@@ -209,7 +209,7 @@ async def test_an_unknown_run_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("timeout", ["-1s", "nan", 3])
-async def test_an_unusable_time_limit_is_refused(timeout: Any) -> None:  # noqa: ANN401
+async def test_an_unusable_time_limit_is_refused(timeout: Any) -> None:
     with pytest.raises(InvalidDuration):
         await World().client.result("a", timeout=timeout)
 
