@@ -44,7 +44,10 @@ woken as (
   returning runs.id
 )
 select made.id, made.name, made.dedupe_id,
-  (select count(*) from waiting where waiting.signal_id = made.id and waiting.run_id in (select id from woken)),
+  (
+    select count(*) from waiting
+    where waiting.signal_id = made.id and (waiting.run_id in (select id from woken)) is true
+  ),
   (select {notice} where exists (select 1 from woken))
 from made
 """
