@@ -131,18 +131,18 @@ class WritesForRunsOfOthers(SqlStore):
 
 
 class ForgetsPriorities(SqlStore):
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([dataclasses.replace(run, priority=0) for run in runs])
+    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        return super().start([dataclasses.replace(run, priority=0) for run in runs], together=together)
 
 
 class ForgetsTimeouts(SqlStore):
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([dataclasses.replace(run, timeout=None) for run in runs])
+    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        return super().start([dataclasses.replace(run, timeout=None) for run in runs], together=together)
 
 
 class SaysThatEveryStartCreates(SqlStore):
-    def start(self, runs: Sequence[NewRun]) -> Op[tuple[StartOutcome, ...]]:
-        outcomes = yield from super().start(runs)
+    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        outcomes = yield from super().start(runs, together=together)
         return tuple(dataclasses.replace(one, created=True) for one in outcomes)
 
 
