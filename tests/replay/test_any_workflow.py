@@ -145,7 +145,7 @@ def declared(program: tuple[Op, ...]) -> object:
 class Schedule:
     """Plays a run with events in the order that hypothesis draws."""
 
-    def __init__(self, draw: Any, run: Rehearsal) -> None:  # noqa: ANN401
+    def __init__(self, draw: Any, run: Rehearsal) -> None:  # noqa: ANN401, RUF100
         self.draw = draw
         self.run = run
 

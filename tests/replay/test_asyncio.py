@@ -24,7 +24,7 @@ async def letter(word: str) -> str:
     return word
 
 
-def asked(name: str) -> Any:  # noqa: ANN401
+def asked(name: str) -> Any:  # noqa: ANN401, RUF100
     return letter.named(name)(name)
 
 

@@ -29,7 +29,7 @@ def undo(s: CompensationContext, result: str) -> None:
     undone.append(result)
 
 
-async def make(ctx: Context, name: str, **options: Any) -> str:  # noqa: ANN401
+async def make(ctx: Context, name: str, **options: Any) -> str:  # noqa: ANN401, RUF100
     return await ctx.step(name, lambda s: name, compensate=undo, **options)
 
 
@@ -152,7 +152,7 @@ def test_a_compensation_is_retried_by_its_own_policy_and_durably() -> None:
 
 
 @pytest.mark.parametrize("own,attempts", [(None, 2), (False, 1), (4, 4)])
-def test_without_a_policy_of_its_own_it_has_that_of_the_step(own: Any, attempts: int) -> None:  # noqa: ANN401
+def test_without_a_policy_of_its_own_it_has_that_of_the_step(own: Any, attempts: int) -> None:  # noqa: ANN401, RUF100
     @workflow("policy")
     async def policy(ctx: Context) -> None:
         await make(ctx, "a", retry=2, compensate_retry=own)

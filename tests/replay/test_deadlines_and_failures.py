@@ -151,7 +151,7 @@ def test_failing_for_a_reason_of_the_business_keeps_its_words() -> None:
 def test_the_members_of_a_group_are_kept() -> None:
     @workflow("group")
     async def group(ctx: Context) -> None:
-        def fail(error: Exception) -> Any:  # noqa: ANN401
+        def fail(error: Exception) -> Any:  # noqa: ANN401, RUF100
             def raising(s: object) -> None:
                 raise error
 
@@ -179,7 +179,7 @@ def test_the_members_of_a_group_are_kept() -> None:
 
 def test_an_output_that_cannot_be_stored_fails_the_run() -> None:
     @workflow("output")
-    async def output(ctx: Context) -> Any:  # noqa: ANN401
+    async def output(ctx: Context) -> Any:  # noqa: ANN401, RUF100
         return {"handle": open}
 
     end = Rehearsal(output).end()

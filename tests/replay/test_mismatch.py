@@ -174,7 +174,7 @@ async def new_timer(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("insert", [new_sleep, new_wait, new_commit, new_now, new_random, new_timer])
-def test_what_is_recorded_when_it_is_reached_cannot_be_new_before_recorded_things(insert: Any) -> None:  # noqa: ANN401
+def test_what_is_recorded_when_it_is_reached_cannot_be_new_before_recorded_things(insert: Any) -> None:  # noqa: ANN401, RUF100
     @workflow("order")
     async def changed(ctx: Context) -> str:
         await ctx.step("charge", lambda s: "ok-1")
@@ -276,7 +276,7 @@ def raced(*, by_timer: bool = False, opened_only: bool = False) -> Rehearsal:
     return run.cut(2)
 
 
-def racing(*conditions: Any) -> Any:  # noqa: ANN401
+def racing(*conditions: Any) -> Any:  # noqa: ANN401, RUF100
     @workflow("race")
     async def other(ctx: Context) -> str:
         made = [ctx.timer(part) if isinstance(part, str) else ctx.signal(part) for part in conditions]

@@ -263,7 +263,7 @@ def test_something_that_is_no_signal_is_refused() -> None:
 
 
 @pytest.mark.parametrize("duration", ["soon", "nan", 5])
-def test_a_timer_with_an_absurd_duration_is_refused_where_it_is_made(duration: Any) -> None:  # noqa: ANN401
+def test_a_timer_with_an_absurd_duration_is_refused_where_it_is_made(duration: Any) -> None:  # noqa: ANN401, RUF100
     @workflow("absurd")
     async def absurd(ctx: Context) -> str:
         for make in (lambda: ctx.timer(duration), lambda: ctx.wait_for("x", ctx.signal(ping), timeout=duration)):
@@ -287,7 +287,7 @@ def test_what_happened_is_told_in_the_order_in_which_it_happened() -> None:
     async def order(ctx: Context) -> list[str]:
         told: list[str] = []
 
-        async def tell(name: str, waiting: Any) -> None:  # noqa: ANN401
+        async def tell(name: str, waiting: Any) -> None:  # noqa: ANN401, RUF100
             await waiting
             told.append(name)
 

@@ -26,7 +26,7 @@ async def one(ctx: Context) -> str:
         return f"{error.attempts}: {error.cause}"
 
 
-def retried(**options: Any) -> Rehearsal:  # noqa: ANN401
+def retried(**options: Any) -> Rehearsal:  # noqa: ANN401, RUF100
     return Rehearsal(one, retry=Retry(**options))
 
 
@@ -197,7 +197,7 @@ def test_a_function_may_choose_the_delays() -> None:
     assert turn.parked().due_at == START + 7 * SECOND
 
 
-def broken(*_: object) -> Any:  # noqa: ANN401
+def broken(*_: object) -> Any:  # noqa: ANN401, RUF100
     raise LookupError("no such thing")
 
 

@@ -37,7 +37,7 @@ def completed(output: str) -> Finished:
 
 
 @workflow("sleep")
-async def sleep(ctx: Context, duration: Any) -> str:  # noqa: ANN401
+async def sleep(ctx: Context, duration: Any) -> str:  # noqa: ANN401, RUF100
     await ctx.sleep("pause", duration)
     return "slept"
 
@@ -110,7 +110,7 @@ def test_the_end_of_dates_is_kept_within_dates(when: datetime) -> None:
 
 
 @pytest.mark.parametrize("when", [datetime(2026, 1, 1), "tomorrow", None])  # noqa: DTZ001 - what is refused
-def test_a_datetime_that_names_no_instant_is_refused(when: Any) -> None:  # noqa: ANN401
+def test_a_datetime_that_names_no_instant_is_refused(when: Any) -> None:  # noqa: ANN401, RUF100
     @workflow("naive")
     async def naive(ctx: Context) -> str:
         errors = list[str]()

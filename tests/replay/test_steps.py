@@ -80,7 +80,7 @@ def test_a_finished_journal_is_replayed_to_the_same_end() -> None:
 @pytest.mark.parametrize("value", [None, 0, 0.0, False, "", [], {}, ()])
 def test_empty_values_come_back_as_themselves_from_the_journal(value: object) -> None:
     @workflow("empty")
-    async def empty(ctx: Context, given: Any) -> Any:  # noqa: ANN401
+    async def empty(ctx: Context, given: Any) -> Any:  # noqa: ANN401, RUF100
         returned = await ctx.step("echo", lambda s: given)
         return [type(returned).__name__, returned == value, returned]
 

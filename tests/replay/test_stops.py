@@ -87,7 +87,7 @@ def test_the_code_is_told_by_cancellation() -> None:
 SWALLOWERS: dict[str, Any] = {}
 
 
-def swallower(function: Any) -> Any:  # noqa: ANN401
+def swallower(function: Any) -> Any:  # noqa: ANN401, RUF100
     SWALLOWERS[function.__name__] = workflow(function.__name__)(function)
     return function
 

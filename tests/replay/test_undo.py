@@ -27,7 +27,7 @@ def undo(s: CompensationContext, result: str) -> None:
     undone.append(result)
 
 
-async def make(ctx: Context, name: str, **options: Any) -> str:  # noqa: ANN401
+async def make(ctx: Context, name: str, **options: Any) -> str:  # noqa: ANN401, RUF100
     return await ctx.step(name, lambda s: name, compensate=undo, **options)
 
 

@@ -6,22 +6,21 @@ Every verb asks the run (`host`) and awaits its answer. Names are unique in a ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Literal, NoReturn, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from outlast.engine import signatures
 from outlast.engine.conditions import Condition
 from outlast.engine.host import Host, StepRequest, Won
-from outlast.engine.step import PLAIN, Step, step_options
+from outlast.engine.step import PLAIN, Step, StepChoices, step_options
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import InvalidArgument, ValueNotStorable, WorkflowFailed
 from outlast.model import ids
 from outlast.model.durations import Duration, to_us
 from outlast.model.journal import Kind
-from outlast.model.options import RetryOption
 from outlast.model.signal import Signal
 from outlast.model.times import to_datetime, to_instant
 from outlast.model.values import shape_of
@@ -50,32 +49,43 @@ class Context:
 
     # Steps.
 
+    # Three, so that mypy too sees what a lambda gives to await.
+    @overload
+    async def step(
+        self,
+        name: str,
+        function: Callable[[StepContext], Coroutine[Any, Any, R]],
+        *,
+        compensate: Callable[[CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
     @overload
     async def step(
         self,
         name: str,
         function: Callable[[StepContext], Awaitable[R]],
         *,
-        retry: RetryOption = None,
-        timeout: Duration | None = None,
         compensate: Callable[[CompensationContext, R], object] | None = None,
-        compensate_retry: RetryOption = None,
-        on_cancel: Literal["finish", "abort"] = "finish",
+        **options: Unpack[StepChoices],
     ) -> R: ...
     @overload
     async def step(
         self,
         name: str,
-        function: Callable[[StepContext], R],
+        function: Callable[[StepContext], Awaitable[R] | R],
         *,
-        retry: RetryOption = None,
-        timeout: Duration | None = None,
         compensate: Callable[[CompensationContext, R], object] | None = None,
-        compensate_retry: RetryOption = None,
-        on_cancel: Literal["finish", "abort"] = "finish",
+        **options: Unpack[StepChoices],
     ) -> R: ...
-    async def step(self, name: str, function: Callable[[StepContext], Any], **options: Any) -> Any:
-        """Perform `function` once under this name and return its recorded result; the options are those of `@step`.
+    async def step(
+        self,
+        name: str,
+        function: Callable[[StepContext], Any],
+        *,
+        compensate: Callable[[CompensationContext, Any], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> object:
+        """Perform `function` once under this name and return its recorded result. The options are those of `@step`.
 
         An `async def` runs on the event loop; a plain function, and so a lambda, on a thread, and what it returns is
         awaited if need be. Raises StepFailed when it gives up. Nothing is performed before all recorded so far is durable.
@@ -85,7 +95,7 @@ class Context:
         signatures.check_callable(function, f"The function of step {name!r}")
         if isinstance(function, Step):
             self._host.refuse(f"{function!r} is a step already: call it, as in `await charge.named({name!r})(order)`.")
-        chosen = step_options(**options) if options else PLAIN
+        chosen = PLAIN if compensate is None and not options else step_options(compensate, **options)
         shape = shape_of(signatures.result_type(function))
         return await self._host.ask_step(
             StepRequest(self._name(name), function, signatures.is_awaited(function), shape, chosen)

@@ -71,6 +71,7 @@ class Workflow(Generic[I, O]):
     def bind(self, instance: object) -> Workflow[I, O]:
         """Return this workflow, declared on a class, with the instance whose services its code uses."""
         bound = copy.copy(self)
+        bound.function = type(instance).run  # type: ignore[attr-defined]  # a subclass may have its own
         bound.is_bound, bound._bound = True, (instance,)  # noqa: SLF001  its own class
         return bound
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 from uuid import uuid4
 
 from outlast.engine import signatures
@@ -23,28 +23,33 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
-C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PLAIN: Final = StepOptions()
 _UNUSED: Final = Retry()
 
 
+class StepChoices(TypedDict, total=False):
+    """What an author may choose about a step, besides its name and its compensation. See `step` for the defaults."""
+
+    retry: RetryOption
+    timeout: Duration | None
+    compensate_retry: RetryOption
+    on_cancel: OnCancel
+
+
 def step_options(
-    *,
-    retry: RetryOption = None,
-    timeout: Duration | None = None,
-    compensate: Callable[[CompensationContext, Any], Any] | None = None,
-    compensate_retry: RetryOption = None,
-    on_cancel: OnCancel = "finish",
+    compensate: Callable[[CompensationContext, Any], object] | None = None, **chosen: Unpack[StepChoices]
 ) -> StepOptions:
     """Check what an author wrote as a step's options. Raises InvalidArgument, or DefinitionError for the function."""
+    timeout, on_cancel = chosen.get("timeout"), chosen.get("on_cancel", "finish")
     if on_cancel not in ("finish", "abort"):
         raise InvalidArgument(f"on_cancel= is 'finish' or 'abort'; {on_cancel!r} is not.")
     return StepOptions(
-        retry=_policy("retry", retry),
+        retry=_policy("retry", chosen.get("retry")),
         timeout=None if timeout is None else parse_duration(timeout, what="timeout", allow_zero=False),
         undo=None if compensate is None else undo_by(compensate),
-        undo_retry=_policy("compensate_retry", compensate_retry),
+        undo_retry=_policy("compensate_retry", chosen.get("compensate_retry")),
         on_cancel=on_cancel,
     )
 
@@ -101,6 +106,7 @@ class Step(Generic[P, R]):
         self._bound = bound
         self.name = name
         """The name of the step's entry in the journal."""
+        self.__doc__ = definition.function.__doc__
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
@@ -122,7 +128,15 @@ class Step(Generic[P, R]):
         """Return this step under another name, to call it more than once in a run."""
         return Step(self._definition, ids.entry_name(name), self._bound)
 
-    def compensate(self, function: C) -> C:
+    @overload
+    def compensate(
+        self, function: Callable[[CompensationContext, R], T], /
+    ) -> Callable[[CompensationContext, R], T]: ...
+    @overload
+    def compensate(
+        self, function: Callable[[S, CompensationContext, R], T], /
+    ) -> Callable[[S, CompensationContext, R], T]: ...
+    def compensate(self, function: Callable[..., Any], /) -> Callable[..., Any]:
         """Declare what undoes this step: `(CompensationContext, result)`, async or plain. Used as a decorator.
 
         It is called when the run fails, times out or is cancelled after the step has completed, under its own retry policy.
@@ -203,13 +217,17 @@ def step(function: Callable[P, R], /) -> Step[P, R]: ...
 def step(
     *,
     name: str | None = None,
-    retry: RetryOption = None,
-    timeout: Duration | None = None,
-    compensate: Callable[[CompensationContext, Any], Any] | None = None,
-    compensate_retry: RetryOption = None,
-    on_cancel: Literal["finish", "abort"] = "finish",
+    compensate: Callable[[CompensationContext, Any], object] | None = None,
+    **options: Unpack[StepChoices],
 ) -> StepDecorator: ...
-def step(function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+def step(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    compensate: Callable[[CompensationContext, Any], object] | None = None,
+    **options: Unpack[StepChoices],
+) -> object:
     """Make a step of a function: `@step`, or `@step(retry=5, timeout="30s")`.
 
     name: its entry's name in the journal; default the function's name.
@@ -232,7 +250,7 @@ def step(function: Callable[..., Any] | None = None, /, *, name: str | None = No
     local = signatures.caller_names()
 
     def declare(function: Callable[..., Any]) -> Step[Any, Any]:
-        return _declared(function, name, step_options(**options), local)
+        return _declared(function, name, step_options(compensate, **options), local)
 
     return declare if function is None else declare(function)
 
@@ -253,6 +271,6 @@ def _context_at(function: Callable[..., Any], local: Mapping[str, Any] | None) -
     hints = signatures.type_hints(function, local)
     for position, parameter in enumerate(signatures.positional(function)[:2]):
         hint = hints.get(parameter.name) or signatures.annotation_text(function, parameter.name)
-        if hint is StepContext or (isinstance(hint, str) and hint.rpartition(".")[2] == "StepContext"):
+        if hint is StepContext or (isinstance(hint, str) and hint.strip("'\"").rpartition(".")[2] == "StepContext"):
             return position
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from outlast.model import ids
 from outlast.model.values import Shape, shape_of
@@ -22,7 +22,13 @@ class Signal(Generic[P]):
 
     __slots__ = ("name", "payload", "shape")
 
-    def __init__(self, name: str, payload: type[P] | None = None) -> None:
+    @overload
+    def __init__(self: Signal[None], name: str, payload: None = None) -> None: ...
+    @overload
+    def __init__(self, name: str, payload: type[P]) -> None: ...
+    @overload
+    def __init__(self: Signal[Any], name: str, payload: object) -> None: ...
+    def __init__(self, name: str, payload: Any = None) -> None:
         self.name = ids.signal_name(name)
         self.payload: Any = payload
         self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))

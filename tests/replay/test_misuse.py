@@ -1,0 +1,328 @@
+"""Misuse of the context: found at once, before any effect, and never swallowed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from outlast import (
+    CompensationContext,
+    Condition,
+    Context,
+    DefinitionError,
+    Failure,
+    Signal,
+    StepContext,
+    step,
+    workflow,
+)
+from outlast.engine.decision import Finished, Working
+from outlast.model.run import Status, StopKind
+from support.replaying import Rehearsal, outcome
+
+go = Signal("go")
+undone: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_undone() -> None:
+    undone.clear()
+
+
+def undo(s: CompensationContext, result: object) -> None:
+    undone.append(s.step)
+
+
+def misuse(end: object) -> Failure:
+    """How a run ended that was misused: failed by a DefinitionError, and not undone."""
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert (end.status, end.failure.type) == (Status.FAILED, "outlast.errors.DefinitionError")
+    assert undone == []
+    return end.failure
+
+
+@step
+async def work(word: str) -> str:
+    return word
+
+
+Ask = Callable[[Context, str], Any]
+
+NAMED: dict[str, Ask] = {
+    "step": lambda ctx, name: ctx.step(name, lambda s: None),
+    "sleep": lambda ctx, name: ctx.sleep(name, "1h"),
+    "sleep_until": lambda ctx, name: ctx.sleep_until(name, ctx.now()),
+    "wait_for": lambda ctx, name: ctx.wait_for(name, ctx.signal(go)),
+    "first": lambda ctx, name: ctx.first(name, ctx.signal(go)),
+    "commit": lambda ctx, name: ctx.commit(name),
+}
+
+
+async def asked(answer: Any) -> None:
+    if asyncio.iscoroutine(answer):
+        await answer
+
+
+@pytest.mark.parametrize("verb", NAMED)
+@pytest.mark.parametrize("first", ["step", "commit"])
+def test_a_name_is_used_once_over_all_verbs(verb: str, first: str) -> None:
+    @workflow("twice")
+    async def twice(ctx: Context) -> str:
+        await ctx.step("before", lambda s: None, compensate=undo)
+        await asked(NAMED[first](ctx, "it"))
+        with suppress(Exception):
+            await asked(NAMED[verb](ctx, "it"))
+        await ctx.step("after", lambda s: None)
+        return "swallowed"
+
+    run = Rehearsal(twice)
+    failure = misuse(run.end())
+
+    assert "The name 'it' is used twice" in failure.message
+    assert "'run-1'" in failure.message
+    assert "after" not in run.performed
+
+
+def test_two_branches_may_not_share_a_name() -> None:
+    @workflow("branches")
+    async def branches(ctx: Context) -> None:
+        await asyncio.gather(work("a"), work("b"))
+
+    run = Rehearsal(branches)
+    assert "'work' is used twice" in misuse(run.end()).message
+    assert run.performed == []
+
+
+@pytest.mark.parametrize("verb", NAMED)
+@pytest.mark.parametrize("name", ["$now:0", "", "x" * 256, "a\nb", "\ud800", 5, None, ["a"]])
+def test_a_name_that_cannot_be_recorded_is_refused(verb: str, name: Any) -> None:
+    @workflow("named")
+    async def named(ctx: Context) -> str:
+        with suppress(Exception):
+            await asked(NAMED[verb](ctx, name))
+        await work("after")
+        return "swallowed"
+
+    run = Rehearsal(named)
+    misuse(run.end())
+    assert run.performed == []
+    assert [name for name in run.names if name != "$now:0"] == ["$stop"]
+
+
+MADE = Condition[None]("signal 'go'", topic="go", shape=go.shape)
+
+VERBS: dict[str, Callable[[Context], Any]] = {
+    "step": lambda ctx: ctx.step("it", lambda s: None),
+    "sleep": lambda ctx: ctx.sleep("it", "1h"),
+    "sleep_until": lambda ctx: ctx.sleep_until("it", datetime.now(UTC)),
+    "wait_for": lambda ctx: ctx.wait_for("it", MADE),
+    "first": lambda ctx: ctx.first("it", MADE),
+    "commit": lambda ctx: ctx.commit("it"),
+    "signal": lambda ctx: ctx.signal(go),
+    "timer": lambda ctx: ctx.timer("1s"),
+    "fail": lambda ctx: ctx.fail("no"),
+    "set_status": lambda ctx: ctx.set_status("x"),
+    "now": lambda ctx: ctx.now(),
+    "random": lambda ctx: ctx.random(),
+    "uuid": lambda ctx: ctx.uuid(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("catches", [True, False])
+def test_no_verb_may_be_used_in_a_step(verb: str, catches: bool) -> None:
+    @workflow("inside")
+    async def inside(ctx: Context) -> str:
+        async def use(s: StepContext) -> str:
+            with suppress(*[Exception] if catches else []):
+                await asked(VERBS[verb](ctx))
+            return "swallowed"
+
+        await ctx.step("before", lambda s: None, compensate=undo)
+        with suppress(Exception):
+            await ctx.step("use", use, retry=5)
+        await work("after")
+        return "swallowed"
+
+    run = Rehearsal(inside)
+    failure = misuse(run.end())
+
+    assert f"ctx.{verb} was called inside step 'use'" in failure.message
+    assert run.performed == ["before", "use"]
+    assert run.log == ["before done", "use failed", "$stop done"]
+
+
+def test_a_step_beside_it_keeps_its_own_result() -> None:
+    @workflow("beside")
+    async def beside(ctx: Context) -> None:
+        def use(s: StepContext) -> None:
+            with suppress(Exception):
+                ctx.now()
+
+        await asyncio.gather(ctx.step("use", use), work("a"))
+
+    run = Rehearsal(beside)
+    turn = run.begin()
+    turn.in_flight["use"].invoke()
+    turn.perform("work")
+    assert turn.state == Working(None)
+    turn.returns("use")
+
+    misuse(turn.state)
+    assert run.log == ["work done", "use failed", "$stop done"]
+
+
+def test_steps_in_flight_finish_before_a_misused_run_ends() -> None:
+    @workflow("in-flight")
+    async def in_flight(ctx: Context) -> None:
+        slow = asyncio.ensure_future(ctx.step("slow", lambda s: None, compensate=undo))
+        await work("a")
+        assert not slow.done()
+        ctx.commit("$no")
+
+    run = Rehearsal(in_flight)
+    turn = run.begin()
+    turn.perform("work")
+    assert turn.state == Working(None)
+    turn.perform("slow")
+
+    misuse(turn.state)
+    assert run.log == ["work done", "slow done", "$stop done"]
+
+
+def test_no_verb_may_be_used_on_a_thread_of_one_s_own() -> None:
+    seen: list[BaseException] = []
+
+    @workflow("thread")
+    async def threads(ctx: Context) -> str:
+        def use() -> None:
+            try:
+                ctx.now()
+            except DefinitionError as error:
+                seen.append(error)
+
+        around = contextvars.copy_context()
+        thread = threading.Thread(target=around.run, args=(use,))
+        thread.start()
+        thread.join()
+        return "swallowed"
+
+    assert "called outside the code of run 'run-1'" in misuse(outcome(threads)).message
+    assert len(seen) == 1
+
+
+def test_the_context_is_of_no_use_after_the_turn() -> None:
+    kept: list[Context] = []
+
+    @workflow("leaky")
+    async def leaky(ctx: Context) -> None:
+        kept.append(ctx)
+        await ctx.sleep("long", "1h")
+
+    run = Rehearsal(leaky)
+    turn = run.turn()
+    with pytest.raises(DefinitionError, match="after its turn"):
+        kept[0].now()
+    run.advance("1h")
+
+    misuse(run.turn(kept=turn.execution).state)
+
+
+def test_the_context_of_another_run_is_none_of_a_step_s_business() -> None:
+    kept: list[Context] = []
+
+    @workflow("victim")
+    async def victim(ctx: Context) -> str:
+        kept.append(ctx)
+        await ctx.sleep("long", "1h")
+        return "unharmed"
+
+    @workflow("thief")
+    async def thief(ctx: Context) -> None:
+        await ctx.step("steal", lambda s: kept[0].now())
+
+    run, other = Rehearsal(victim), Rehearsal(thief)
+    other.run_id = type(other.run_id)("run-2")
+    turn = run.turn()
+    assert "ctx.now was called inside step 'steal'" in misuse(other.end()).message
+
+    run.advance("1h")
+    assert run.turn(kept=turn.execution).finished().output == '"unharmed"'
+
+
+def test_a_definition_error_that_a_step_raises_ends_the_run() -> None:
+    """A step made something with outlast that can never work; trying again will not help."""
+
+    @workflow("step-error")
+    async def step_error(ctx: Context) -> str:
+        def declare(s: StepContext) -> None:
+            step(5)  # type: ignore[call-overload]
+
+        with suppress(Exception):
+            await ctx.step("declare", declare, retry=5)
+        return "swallowed"
+
+    run = Rehearsal(step_error)
+    assert "must be a function" in misuse(run.end()).message
+    assert run.performed == ["declare"]
+
+
+def test_misuse_beats_the_return_of_the_code() -> None:
+    @workflow("background")
+    async def background(ctx: Context) -> str:
+        def use(s: StepContext) -> None:
+            ctx.now()
+
+        task = asyncio.ensure_future(ctx.step("use", use))
+        await work("a")
+        return "done" if not task.done() else "too early"
+
+    run = Rehearsal(background)
+    turn = run.begin()
+    turn.perform("work")
+    turn.perform("use")
+
+    misuse(turn.state)
+
+
+def test_a_stop_that_was_recorded_first_beats_misuse() -> None:
+    @workflow("stopped")
+    async def stopped(ctx: Context) -> None:
+        await ctx.step("use", lambda s: ctx.now())
+
+    run = Rehearsal(stopped)
+    turn = run.begin()
+    stop = run.ask_stop(StopKind.CANCEL)
+    turn.execution.request_stop(stop)
+    turn.run()
+    turn.perform("use")
+
+    assert turn.finished() == Finished(Status.CANCELLED, None, stop.failure)
+
+
+def test_misuse_that_a_late_thread_commits_after_its_attempt_is_only_refused() -> None:
+    """The attempt timed out and is not listened to any more."""
+
+    @workflow("late")
+    async def late(ctx: Context) -> str:
+        await ctx.step("slow", lambda s: ctx.now(), retry=1)
+        return "unreached"
+
+    run = Rehearsal(late)
+    turn = run.begin()
+    call = turn.in_flight["slow"]
+    turn.raises("slow", TimeoutError())
+    with pytest.raises(DefinitionError):
+        call.invoke()
+
+    failure = turn.finished().failure
+    assert failure is not None
+    assert failure.type == "outlast.errors.StepFailed"
