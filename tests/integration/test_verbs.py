@@ -336,3 +336,10 @@ async def test_a_step_that_is_repeated_starts_and_sends_only_once(database_url: 
         pings = await app.list(workflow=ping)
         assert [run.id for run in pings.runs] == [child]
     await asyncio.to_thread(app.blocking.close)
+
+
+async def test_waiting_for_a_run_of_an_open_transaction_cannot_be_asked_for(ask: Ask) -> None:
+    """The run begins when the transaction commits, which is after the call: it would wait for ever."""
+    async with opened("sqlite://", worker=False) as app:
+        with pytest.raises(TypeError, match="tx"):
+            await ask(app, "start_and_wait", ping, tx=object())
