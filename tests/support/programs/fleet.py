@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from outlast import Context, Outlast, StepContext, WorkerOptions, step, workflow
+from support.programs.dying import die_before_statement
 from support.programs.ledger import Effect, Ledger
 
 
@@ -38,11 +39,11 @@ def run_id(number: int) -> str:
     return f"run-{number}"
 
 
-def app_for(database: str, ledger: str, **options: Any) -> Outlast:  # noqa: ANN401 -- they come as JSON
+def app_for(database: str, ledger: str, *, schema: str = "outlast", **options: Any) -> Outlast:
     """An app that notes its effects in this ledger."""
     _World.ledger = Ledger(ledger)
     given: dict[str, Any] = {"lease": "5m", "poll": "50ms", **options}
-    return Outlast(database, workflows=[working], worker=WorkerOptions(**given))
+    return Outlast(database, workflows=[working], worker=WorkerOptions(**given), schema=schema)
 
 
 async def hold(database: str, ledger: str, count: int) -> None:
@@ -55,8 +56,21 @@ async def hold(database: str, ledger: str, count: int) -> None:
         await asyncio.Event().wait()
 
 
-async def serve(database: str, ledger: str, **options: Any) -> None:  # noqa: ANN401 -- they come as JSON
+async def serve(database: str, ledger: str, **options: Any) -> None:
     """Work until the end of the process."""
     async with app_for(database, ledger, **options):
         print("works")
         await asyncio.Event().wait()
+
+
+async def boot(database: str, ledger: str, number: int, schema: str) -> None:
+    """Open an app, on a database that may be empty, have it do one run of its own, and close it."""
+    async with app_for(database, ledger, schema=schema) as app:
+        print("served", await app.start_and_wait(working, number, id=run_id(number), wait="30s"))
+
+
+async def make_tables(database: str, schema: str, die_before: int) -> None:
+    """Open an app without a worker, unless this process dies before its n-th statement."""
+    die_before_statement(die_before)
+    async with Outlast(database, worker=False, schema=schema):
+        print("opened")
