@@ -243,6 +243,9 @@ async def test_an_error_inside_closes_it_and_comes_through(database_url: str) ->
 
 
 async def test_nothing_warns_when_it_is_collected(shared_database_url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()  # what other tests left is their affair
     app = app_of(shared_database_url)
     async with app:
         await app.start_and_wait(greet, "Ada", wait="20s")

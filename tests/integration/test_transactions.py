@@ -22,6 +22,7 @@ from outlast import (
     NotATransaction,
     Outlast,
     RunIdConflict,
+    SchemaBehind,
     Signal,
     Status,
     workflow,
@@ -237,6 +238,26 @@ def _local(worker: Any) -> Any:
     return Local(worker, asyncio.get_running_loop())
 
 
+@pytest.mark.time_limit(10)
+async def test_a_first_call_inside_a_transaction_never_waits_for_that_transaction(place: Place) -> None:
+    """To make the tables it might have to wait for the caller's transaction, which waits for the call."""
+    app = workflows_app(place.url)
+    async with ROADS[place.road](place.url) as caller:
+        async with caller.transaction() as tx:
+            await caller.insert(tx, "o-1")
+            with pytest.raises(SchemaBehind) as raised:
+                await app.start(greet, "Ada", tx=tx)
+        await app.start(greet, "Ada", id="a")
+        async with caller.transaction() as tx:
+            await caller.insert(tx, "o-2")
+            await app.start(greet, "Ada", id="b", tx=tx)
+
+        assert "open the app before it" in str(raised.value.__notes__)
+        assert [run.id for run in (await app.list()).runs] == ["a", "b"]
+        assert await orders(place.url) == 2
+    await app.close()
+
+
 # What is refused.
 
 
@@ -300,6 +321,7 @@ async def test_a_transaction_on_another_kind_of_database_is_refused(postgres_url
 
 def test_a_blocking_verb_refuses_a_transaction_that_has_to_be_awaited(shared_database_url: str) -> None:
     app = workflows_app(shared_database_url)
+    app.blocking.migrate()
     engine = async_engine_of(shared_database_url)
 
     with pytest.raises(NotATransaction, match="await"):

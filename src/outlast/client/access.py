@@ -48,8 +48,12 @@ class Access:
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._blocking_lock = threading.Lock()
 
-    async def ready(self, verb: str) -> None:
-        """Return once the database can be used for this verb. Raises SchemaBehind and DatabaseUnavailable."""
+    async def ready(self, verb: str, tx: object = None) -> None:
+        """Return once the database can be used for this verb. Raises SchemaBehind and DatabaseUnavailable.
+
+        While the caller has a transaction open the tables are only looked at: to change them we might have to wait for
+        that transaction, and it for us.
+        """
         loop = asyncio.get_running_loop()
         if isinstance(loop, WorkflowLoop):
             raise WorkflowIOError(f"app.{verb}(...)")
@@ -59,16 +63,14 @@ class Access:
             if not self._is_ready:
                 await self.database.open()
                 try:
-                    # Looking first is cheaper, and needs no lock that a caller's open transaction might hold.
                     await self.database.check_schema()
-                except SchemaBehind:
-                    if not self.migrates:
-                        raise
+                except SchemaBehind as behind:
+                    self._may_migrate(behind, tx)
                     await self.database.migrate()
                 self._is_ready = True
         self._locks.pop(loop, None)
 
-    def ready_blocking(self, verb: str) -> None:
+    def ready_blocking(self, verb: str, tx: object = None) -> None:
         """The same, blocking. Raises WrongColour where a loop runs."""
         self.refuse_in_loop(verb)
         if self._is_ready:
@@ -77,11 +79,18 @@ class Access:
             if not self._is_ready:
                 try:
                     self.database.check_schema_blocking()
-                except SchemaBehind:
-                    if not self.migrates:
-                        raise
+                except SchemaBehind as behind:
+                    self._may_migrate(behind, tx)
                     self.database.migrate_blocking()
                 self._is_ready = True
+
+    def _may_migrate(self, behind: SchemaBehind, tx: object) -> None:
+        if self.migrates and tx is not None:
+            behind.add_note(
+                "They were not made now because this call joins an open transaction: open the app before it."
+            )
+        if not self.migrates or tx is not None:
+            raise behind
 
     def refuse_in_loop(self, verb: str) -> None:
         """Raise when a loop runs on this thread: blocking would stop it."""

@@ -184,7 +184,7 @@ class BlockingClient:
         return self._perform("result", self._calls.look([run_id]))[0]
 
     def _perform(self, verb: str, call: Call[R, T], tx: object = None) -> T:
-        self._access.ready_blocking(verb)
+        self._access.ready_blocking(verb, tx)
         if tx is None:
             return call.settle(self._access.database.run_blocking(call.make))
         outcome = self._access.database.join_blocking(tx, call.make, read_committed=call.read_committed)

@@ -63,7 +63,7 @@ class Client:
         version: int | None = None,
     ) -> Handle[Any]:
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
-        await self._access.ready("start")
+        await self._access.ready("start", tx)
         if tx is not None:
             outcome = await self._perform(self._calls.start_alone(start), tx)
             self._access.wake(tx)
@@ -83,7 +83,7 @@ class Client:
         version: int | None = None,
     ) -> Handles[Any]:
         call = self._calls.start_many(workflow, inputs, ids=ids, timeout=timeout, priority=priority, version=version)
-        await self._access.ready("start_many")
+        await self._access.ready("start_many", tx)
         outcomes = await self._perform(call, tx)
         self._access.wake(tx)
         return [Handle(self, outcome) for outcome in outcomes]
@@ -120,7 +120,7 @@ class Client:
         tx: object = None,
     ) -> SignalReceipt:
         call = self._calls.signal(signal, payload, key=key, id=id)
-        await self._access.ready("signal")
+        await self._access.ready("signal", tx)
         receipt = await self._perform(call, tx)
         if receipt.woken:
             self._access.wake(tx)
@@ -168,7 +168,7 @@ class Client:
 
     async def _stop(self, verb: str, id: str, kind: StopKind, reason: str, tx: object) -> StopReceipt:
         call = self._calls.stop(id, kind, reason)
-        await self._access.ready(verb)
+        await self._access.ready(verb, tx)
         receipt = await self._perform(call, tx)
         if receipt.accepted:
             self._access.stop_requested(receipt.run_id, tx)

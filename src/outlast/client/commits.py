@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
 
 _WAITING: Final = "outlast.after_commit"
 
@@ -38,7 +41,10 @@ def _ended(session: Session, transaction: SessionTransaction) -> None:
 
 def _session(tx: object) -> Session | None:
     """Return the session behind what may be passed as one: awaited or not, or the registry that knows a thread's own."""
-    own = cast("object", tx()) if isinstance(tx, scoped_session | async_scoped_session) else tx
-    if isinstance(own, AsyncSession):
-        return own.sync_session
-    return own if isinstance(own, Session) else None
+    # Looked up, not imported: SQLAlchemy's asyncio module asks for greenlet, and whoever has no such session needs neither.
+    awaiting: Any = sys.modules.get("sqlalchemy.ext.asyncio")
+    if isinstance(tx, scoped_session) or (awaiting is not None and isinstance(tx, awaiting.async_scoped_session)):
+        tx = cast("Callable[[], object]", tx)()
+    if awaiting is not None and isinstance(tx, awaiting.AsyncSession):
+        return cast("AsyncSession", tx).sync_session
+    return tx if isinstance(tx, Session) else None

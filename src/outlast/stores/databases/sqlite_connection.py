@@ -94,7 +94,9 @@ class SQLiteConnection:
     def _set_up(self, connection: sqlite3.Connection) -> None:
         if self._path is not None:
             # Readers and the writer do not stop each other; each commit is on the disk before it is acknowledged.
-            connection.execute("PRAGMA journal_mode=WAL")
+            with contextlib.suppress(sqlite3.OperationalError) if self._reads_only else contextlib.nullcontext():
+                # In a new file, while a caller's transaction is open, this has to wait; who only reads can do without.
+                connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
         if self._reads_only:
             connection.execute("PRAGMA query_only=ON")
