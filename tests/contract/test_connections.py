@@ -27,6 +27,7 @@ from tools.postgres import PrivatePostgres
 
 A = Lease(WorkerId("a"), 1)
 FORKING = Path(__file__).parent / "forking.py"
+BARE = Path(__file__).parent / "bare.py"
 
 
 @asynccontextmanager
@@ -268,3 +269,10 @@ def test_a_database_in_memory_does_not_cross_a_fork(start_process: StartProcess)
 
     assert program.wait() == 0, program.output
     assert "refused: A database in memory" in program.output
+
+
+def test_sqlite_needs_nothing_that_is_not_required(start_process: StartProcess) -> None:
+    program = start_process(str(BARE))
+
+    assert program.wait() == 0, program.output
+    assert "created: True" in program.output

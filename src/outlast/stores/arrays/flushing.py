@@ -24,8 +24,8 @@ from outlast.stores.workers import lease_lost, leased
 # Each part goes from its array to a table by the table's key, one row after the other and in the order of the array, which
 # is also the order in which rows are locked. No statistics can make a planner do it another way: `= any(array[x])` can be
 # looked up in an index but not merged or hashed, and the owner is compared in a form that is no reason to read the index of
-# owned runs. And `(x in (select ...)) is true` is looked up in a small hash, where a bare `in` would become a join of every row
-# with every other. Held by tests/plans.
+# owned runs. And `(x in (select ...)) is true` is looked up in a small hash, where a bare `in` would become a join of every
+# row with every other. Held by tests/plans.
 _FENCE: Final = """
 with fence as materialized (
   select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from outlast.errors import InvalidArgument
 from outlast.ports.clock import Clock
 from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.loaded import is_a
 from outlast.stores.databases.postgresql import async_engine_database, engine_database, postgres_database
 from outlast.stores.databases.sqlite import sqlite_database
 from outlast.stores.databases.urls import PostgresTarget, SQLiteTarget, installation_name, parse_url, sqlite_target
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 
 def open_database(target: object, *, schema: str = "outlast", clock: Clock | None = None) -> SqlDatabase:
@@ -27,19 +32,21 @@ def open_database(target: object, *, schema: str = "outlast", clock: Clock | Non
             return postgres_database(url, schema=name, clock=clock)
         case Engine() as engine:
             return engine_database(engine, schema=name, clock=clock)
-        case AsyncEngine() as engine:
+        case engine:
             return async_engine_database(engine, schema=name, clock=clock)
 
 
 def _target(target: object) -> SQLiteTarget | PostgresTarget | Engine | AsyncEngine:
-    if not isinstance(target, Engine | AsyncEngine):
+    # SQLAlchemy's asyncio module asks for greenlet; whoever has no such engine needs neither.
+    if not isinstance(target, Engine) and not is_a(target, "sqlalchemy.ext.asyncio", "AsyncEngine"):
         return parse_url(target)
-    kind = target.dialect.name
+    engine = cast("Engine | AsyncEngine", target)
+    kind = engine.dialect.name
     if kind == "postgresql":
-        return target
+        return engine
     if kind != "sqlite":
         raise InvalidArgument(f"outlast has no store for {kind} databases; it has for PostgreSQL and SQLite.")
-    file = sqlite_target(target.url)
+    file = sqlite_target(engine.url)
     if file.path is None:
         raise InvalidArgument(
             "This engine's SQLite database is in memory: it lives in one connection of the engine's, which outlast cannot "

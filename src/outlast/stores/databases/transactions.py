@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from outlast.errors import NotATransaction
+from outlast.stores.databases.loaded import is_a, loaded_class
 from outlast.stores.dialects.base import Dialect
 
 JoinRoad = Literal["sqlalchemy", "sqlalchemy-awaiting", "asyncpg", "sqlite3"]
@@ -50,24 +50,24 @@ def recognise(tx: object, dialect: Dialect) -> Transaction:
 
 
 def _sqlalchemy_session(tx: object, what: str) -> Transaction | None:
-    if _is_a(tx, "sqlalchemy.orm", "Session") or _is_a(tx, "sqlalchemy.orm", "scoped_session"):
+    if is_a(tx, "sqlalchemy.orm", "Session") or is_a(tx, "sqlalchemy.orm", "scoped_session"):
         return Transaction("sqlalchemy", tx, what, is_session=True)
     module = "sqlalchemy.ext.asyncio"
-    if _is_a(tx, module, "AsyncSession") or _is_a(tx, module, "async_scoped_session"):
+    if is_a(tx, module, "AsyncSession") or is_a(tx, module, "async_scoped_session"):
         return Transaction("sqlalchemy-awaiting", tx, what, is_session=True)
     return None
 
 
 def _sqlalchemy_connection(tx: object, what: str) -> Transaction | None:
-    if _is_a(tx, "sqlalchemy", "Connection"):
+    if is_a(tx, "sqlalchemy", "Connection"):
         return Transaction("sqlalchemy", tx, what)
-    if _is_a(tx, "sqlalchemy.ext.asyncio", "AsyncConnection"):
+    if is_a(tx, "sqlalchemy.ext.asyncio", "AsyncConnection"):
         return Transaction("sqlalchemy-awaiting", tx, what)
     return None
 
 
 def _asyncpg(tx: object, what: str) -> Transaction | None:
-    if not (_is_a(tx, "asyncpg", "Connection") or _is_a(tx, "asyncpg.pool", "PoolConnectionProxy")):
+    if not (is_a(tx, "asyncpg", "Connection") or is_a(tx, "asyncpg.pool", "PoolConnectionProxy")):
         return None
     connection: Any = tx
     if not connection.is_in_transaction():
@@ -107,7 +107,7 @@ def _sqlalchemy_kind(transaction: Transaction) -> str | None:
     if not transaction.is_session:
         name: str = handle.dialect.name
         return name
-    unbound = _class("sqlalchemy.exc", "UnboundExecutionError")
+    unbound = loaded_class("sqlalchemy.exc", "UnboundExecutionError")
     try:
         bind = handle.get_bind()
     except BaseException as error:
@@ -124,15 +124,15 @@ def _sqlalchemy_kind(transaction: Transaction) -> str | None:
 def _hint(tx: object) -> str:
     """Return what to pass instead of a root handle."""
     module = "sqlalchemy.ext.asyncio"
-    if _is_a(tx, "sqlalchemy", "Engine"):
+    if is_a(tx, "sqlalchemy", "Engine"):
         return "Pass a connection of that engine: `with engine.begin() as connection: ... tx=connection`."
-    if _is_a(tx, module, "AsyncEngine"):
+    if is_a(tx, module, "AsyncEngine"):
         return "Pass a connection of that engine: `async with engine.begin() as connection: ... tx=connection`."
-    if _is_a(tx, "sqlalchemy.orm", "sessionmaker"):
+    if is_a(tx, "sqlalchemy.orm", "sessionmaker"):
         return "Pass a session of it: `with make_session.begin() as session: ... tx=session`."
-    if _is_a(tx, module, "async_sessionmaker"):
+    if is_a(tx, module, "async_sessionmaker"):
         return "Pass a session of it: `async with make_session.begin() as session: ... tx=session`."
-    if _is_a(tx, "asyncpg.pool", "Pool"):
+    if is_a(tx, "asyncpg.pool", "Pool"):
         return (
             "Pass a connection of that pool with a transaction open: `async with pool.acquire() as connection, "
             "connection.transaction(): ... tx=connection`."
@@ -146,14 +146,3 @@ def _what(tx: object) -> str:
     return (
         "None" if tx is None else f"a {package}.{kind.__qualname__}" if package != "builtins" else f"a {kind.__name__}"
     )
-
-
-def _is_a(tx: object, module: str, name: str) -> bool:
-    found = _class(module, name)
-    return found is not None and isinstance(tx, found)
-
-
-def _class(module: str, name: str) -> type[Any] | None:
-    """Return the class if its library is loaded; an object of it cannot exist otherwise."""
-    found: type[Any] | None = getattr(sys.modules.get(module), name, None)
-    return found
