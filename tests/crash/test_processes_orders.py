@@ -1,78 +1,27 @@
-"""Processes that are killed in the middle of an order, wherever that is; another one takes it to its end."""
+"""Processes that are killed or frozen in the middle of an order, wherever that is; another one takes it to its end."""
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from support.nursery import Nursery, WarmProcess
-from support.probing import Tables
+from outlast import Outlast
+from support.crashing import KILLED, Shop, most_calls
+from support.nursery import Nursery
+from support.probing import until
 from support.programs import orders
-from support.programs.ledger import Effect, Ledger
 from support.programs.orders import Ending
 
-KILLED = -9
 AT_ONCE = 3
 """Orders that are begun side by side: each spends much of its time waiting."""
-
-STATUS = {"delivered": "completed", "refused": "failed", "lost": "failed"}
-
-
-@dataclass(frozen=True)
-class Shop:
-    """A database, the outside world, and processes that work on both."""
-
-    nursery: Nursery
-    url: str
-    folder: Path
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(self.folder / "ledger")
-
-    @property
-    def tables(self) -> Tables:
-        return Tables(self.url)
-
-    def begin(self, version: int, ending: Ending, *, die: str | None = None, before: int | None = None) -> int:
-        """Have a process of its own begin an order, and return its exit code."""
-        child = self.nursery.start(
-            orders.begin,
-            database=self.url,
-            ledger=str(self.folder / "ledger"),
-            version=version,
-            ending=ending,
-            die=die,
-            die_before=before,
-        )
-        code = child.wait()
-        assert code in {0, KILLED}, child.output
-        return code
-
-    def finish(self, endings: dict[int, Ending]) -> WarmProcess:
-        """Let the leases of the dead run out, and have one process take all these orders to their end."""
-        self.tables.end_leases()
-        child = self.nursery.start(
-            orders.finish, database=self.url, ledger=str(self.folder / "ledger"), endings=endings
-        )
-        assert child.wait(timeout=60) == 0, child.output
-        return child
-
-    def recorded(self) -> dict[str, set[str]]:
-        """The steps and compensations whose end is in the journals now."""
-        found: dict[str, set[str]] = {}
-        rows = self.tables(
-            "select run_id, name from {journal} where kind in ('step', 'compensation') and phase in ('done', 'failed')"
-        )
-        for run_id, name in rows:
-            found.setdefault(run_id, set()).add(name)
-        return found
+FROZEN_AT_ONCE = 24
+"""Processes that stand still together, with the connections that they have."""
 
 
 @pytest.fixture
@@ -88,7 +37,7 @@ def test_an_order_survives_a_kill_at_any_point_of_it(shop: Shop) -> None:
     codes = _side_by_side(lambda version, case: shop.begin(version, case[0], die=case[1]), enumerate(cases, 1))
 
     assert {case for case, code in zip(cases, codes, strict=True) if code != KILLED} == set()
-    _assert_all_end_well(shop, endings)
+    shop.finish_and_check(endings)
 
 
 @pytest.mark.time_limit(180)
@@ -102,7 +51,7 @@ def test_an_order_survives_a_kill_before_any_statement(shop: Shop) -> None:
 
     # Making the tables, registering, starting, claiming, recording, parking three times: it cannot be fewer.
     assert codes.count(KILLED) > 25
-    _assert_all_end_well(shop, dict.fromkeys(range(1, len(codes) + 1), "lost"))
+    shop.finish_and_check(dict.fromkeys(range(1, len(codes) + 1), "lost"))
 
 
 def _side_by_side(call: Callable[..., int], arguments: Iterable[tuple[Any, ...]]) -> list[int]:
@@ -110,35 +59,29 @@ def _side_by_side(call: Callable[..., int], arguments: Iterable[tuple[Any, ...]]
         return list(threads.map(lambda each: call(*each), arguments))
 
 
-def _assert_all_end_well(shop: Shop, endings: dict[int, Ending]) -> None:
-    """Finish the orders; then everything about each of them is as if its process had never died, but for a step that was
-    cut short: that one was done once more, under the same key."""
-    recorded, known = shop.recorded(), len(shop.ledger.effects())
+@pytest.mark.time_limit(180)
+def test_a_process_frozen_before_any_statement_writes_nothing_when_it_thaws(shop: Shop) -> None:
+    """Its lease has run out and its orders were taken to their end meanwhile. It goes on with the very next statement, in
+    the belief that everything is as it was."""
+    with contextlib.closing(Outlast(shop.url).blocking) as client:
+        client.migrate()
+    version, frozen = 1, FROZEN_AT_ONCE
+    while frozen == FROZEN_AT_ONCE:
+        endings: dict[int, Ending] = dict.fromkeys(range(version, version + FROZEN_AT_ONCE), "lost")
+        children = [shop.freeze(number, ending, before=number) for number, ending in endings.items()]
+        for child in children:
+            until(lambda it=child: it.has_ended or "freezes" in it.output, "the process to freeze or to end")
+        frozen = sum("freezes" in child.output for child in children)
+        shop.finish_and_check(endings)
+        journal = shop.tables("select * from {journal} order by run_id, seq")
+        runs = shop.tables("select * from {runs} order by id")
 
-    finisher = shop.finish(endings)
+        for child in children:
+            child.resume()
 
-    rows = shop.tables("select id, status, owner, turns, lapses, error from {runs}")
-    by_id = {row[0]: row for row in rows}
-    assert sorted(by_id) == sorted(orders.id_of(version) for version in endings)
-    for version, ending in endings.items():
-        run = orders.id_of(version)
-        _id, status, owner, _turns, _lapses, error = by_id[run]
-        assert (status, owner) == (STATUS[ending], None), (run, error)
-        _assert_effects(shop.ledger.effects(run), ending, recorded.get(run, set()), finisher.pid)
-    assert shop.tables("select run_id from {waits}") == []
-    assert all(effect.pid == finisher.pid for effect in shop.ledger.effects()[known:])
-
-
-def _assert_effects(effects: list[Effect], ending: Ending, recorded: set[str], finisher: int) -> None:
-    called = orders.called_in(ending)
-    undone = [f"$compensate:{name}" for name in orders.undone_in(ending)]
-    assert {effect.step for effect in effects} == {*called, *undone}
-    for name in (*called, *undone):
-        mine = [effect for effect in effects if effect.step == name]
-        # One key, whoever did it; each attempt once, and one that was cut short once more.
-        assert {effect.key for effect in mine} == {f"{mine[0].run}:{name}"}
-        assert len(mine) <= (3 if name in orders.FLAWED else 2), mine
-        assert mine[-1].done
-        # What was recorded is not done again.
-        assert name not in recorded or finisher not in {effect.pid for effect in mine}
-    assert [step for step, _ in itertools.groupby(effects, lambda effect: effect.step) if step in undone] == undone
+        assert [child.wait() for child in children] == [0] * FROZEN_AT_ONCE, "\n".join(c.output for c in children)
+        assert shop.tables("select * from {journal} order by run_id, seq") == journal
+        assert shop.tables("select * from {runs} order by id") == runs
+        done = Counter((effect.key, effect.step) for effect in shop.ledger.effects())
+        assert {key for (key, step), count in done.items() if count > most_calls(step)} == set()
+        version += FROZEN_AT_ONCE

@@ -30,6 +30,11 @@ class WarmProcess(Heard):
         connection.close()
         self.pid = int(self.wait_for(FIRST).removeprefix(FIRST))
 
+    @property
+    def has_ended(self) -> bool:
+        with self._news:
+            return self._has_ended
+
     def kill(self) -> None:
         """SIGKILL, and return when it is gone."""
         self._send(signal.SIGKILL)
@@ -54,7 +59,7 @@ class WarmProcess(Heard):
 
     def close(self) -> None:
         """End it."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.kill()
 
     def _send(self, number: signal.Signals) -> None:

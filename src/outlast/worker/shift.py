@@ -204,16 +204,28 @@ class Shift:
         """Return the tenure, under a new name when the last one lost its lease."""
         async with self._registering:
             if self.tenure is None or self.tenure.is_over:
-                host = socket.gethostname()
-                worker = WorkerId(f"{host}:{self._pid}:{uuid4().hex[:8]}")
-                store, lease_us = self.place.database.store, self._lease_us
-                lease = await self.place.database.run(lambda: store.register(worker, lease_us=lease_us, host=host))
-                tenure = Tenure(self.place, lease, on_lease_lost=self._lost)
-                await self._renew(tenure)  # It brings the database's time.
+                tenure = await self._registered()
                 self.tenure = tenure
                 if self._heartbeat is not None:
-                    self._heartbeat.hold(lease)
+                    self._heartbeat.hold(tenure.lease)
             return self.tenure
+
+    async def _registered(self) -> Tenure:
+        """Register under a new name; under another one when the process was away for a whole lease meanwhile.
+
+        Held by tests/crash/test_processes_orders.py.
+        """
+        host = socket.gethostname()
+        store, lease_us = self.place.database.store, self._lease_us
+        while True:
+            worker = WorkerId(f"{host}:{self._pid}:{uuid4().hex[:8]}")
+            lease = await self.place.database.run(lambda: store.register(worker, lease_us=lease_us, host=host))  # noqa: B023
+            tenure = Tenure(self.place, lease, on_lease_lost=self._lost)
+            try:
+                await self._renew(tenure)  # It brings the database's time.
+            except LeaseLost:
+                continue
+            return tenure
 
     def _beat(self) -> None:
         place = self.place

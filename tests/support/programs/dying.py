@@ -1,4 +1,5 @@
-"""How a process ends itself with SIGKILL at a chosen place: no cleaning up, no farewell, as when the power goes."""
+"""How a process ends itself with SIGKILL at a chosen place: no cleaning up, no farewell, as when the power goes. Or freezes
+with SIGSTOP, as a machine does that is suspended, until somebody continues it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import itertools
 import os
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +35,26 @@ def die_before_statement(number: int) -> None:
 
     BEGIN and COMMIT count. What only reads does not: to die before it is to die after what came before it.
     """
+    _before_statement(number, _die, lambda statement: not statement.startswith(("select", "pragma", "listen")))
+
+
+def freeze_before_statement(number: int, *, only_between_transactions: bool) -> None:
+    """Freeze this process before its n-th statement; or before its n-th transaction, where an open one stops everybody."""
+    _before_statement(
+        number,
+        _freeze,
+        lambda statement: statement.startswith(
+            "begin" if only_between_transactions else ("begin", "commit", "with", "insert", "update", "delete")
+        ),
+    )
+
+
+def _before_statement(number: int, act: Callable[[], None], counts: Callable[[str], bool]) -> None:
     sent = itertools.count(1)
 
     def count(statement: str) -> None:
-        if not statement.lower().startswith(("select", "pragma", "listen")) and next(sent) == number:
-            _die()
+        if counts(statement.lower()) and next(sent) == number:
+            act()
 
     # Untyped, since they are changed under the library's feet.
     asyncpg_connection: Any = asyncpg.Connection
@@ -60,6 +77,12 @@ def _counted(send: Callable[..., Any], count: Callable[[str], None]) -> Callable
         return await send(self, statement, *arguments, **options)
 
     return counted
+
+
+def _freeze() -> None:
+    print("freezes")
+    # To this thread, which then does not get out of the call. One to the process stops this thread a little later.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _die() -> None:

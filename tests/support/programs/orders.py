@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from outlast import (
     CompensationContext,
@@ -21,7 +21,8 @@ from outlast import (
     step,
     workflow,
 )
-from support.programs.dying import die_at, die_before_statement, point
+from outlast.stores.databases import postgresql
+from support.programs.dying import die_at, die_before_statement, freeze_before_statement, point
 from support.programs.ledger import Effect, Ledger
 
 Ending = Literal["delivered", "refused", "lost"]
@@ -169,12 +170,20 @@ async def begin(
     database: str, ledger: str, version: int, ending: Ending, *, die: str | None = None, die_before: int | None = None
 ) -> None:
     """Take an order of this version to its end, unless this process dies as it is told to."""
-    _use(ledger)
     die_at(die)
     if die_before is not None:
         die_before_statement(die_before)
-    async with app_for(database, [version]) as app:
-        await fulfil(app, version, ending)
+    await finish(database, ledger, {str(version): ending})
+
+
+async def freeze(database: str, ledger: str, version: int, ending: Ending, before: int) -> None:
+    """Take an order of this version to its end, but freeze before the n-th statement."""
+    # What a frozen process has locked is free again when the server ends its session. Half a second will do here.
+    module: Any = postgresql
+    module.SETTINGS = {**postgresql.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
+    # On SQLite nobody could write while a transaction stands open.
+    freeze_before_statement(before, only_between_transactions=database.startswith("sqlite"))
+    await finish(database, ledger, {str(version): ending})
 
 
 async def finish(database: str, ledger: str, endings: dict[str, Ending]) -> None:
