@@ -144,7 +144,12 @@ class Wait:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
     """A run that this worker now owns, with all that a turn needs. `records` is None when the caller said that it still
-    holds the run in memory and nothing has happened to it since (`Claim.cached`)."""
+    holds the run in memory and nothing has happened to it since (`Claim.cached`).
+
+    `signals` are those of the waits that the run was last parked with; `topics` MUST name the topics of all these waits, and
+    `read_at` be no later than the reading. Without them a wait could end by its deadline although a signal had come in time:
+    a run that was taken back in the middle of a turn may wait for more than it was parked with.
+    """
 
     id: RunId
     workflow: str
@@ -161,6 +166,8 @@ class ClaimedRun:
     stop: Stop | None
     records: tuple[Record, ...] | None
     signals: tuple[StoredSignal, ...]
+    topics: frozenset[str] = frozenset()
+    read_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +313,10 @@ class Store(Protocol):
         """
         ...
 
-    def reap(self) -> Op[int]:
+    def reap(self, *, sparing: WorkerId | None = None) -> Op[int]:
         """End the leases that are over, make their runs claimable and count a lapse on each; return how many runs.
+
+        `sparing` is the worker that asks: it is there, so its own lease is not over as long as nobody else has ended it.
 
         The worker's row MUST be locked so that a flush in flight is waited for, and looked at again under that lock.
         Runs whose owner has no row count as lapsed too.

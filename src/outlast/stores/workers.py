@@ -51,7 +51,10 @@ class Workers:
         self._proven: Query = fence(basis, now, alone=True)
         self._end: Delete = delete(workers).where(is_leased(basis))
         self._over: Query = (
-            select(workers.c.id).where(workers.c.lease_until <= now).order_by(workers.c.id).with_for_update()
+            select(workers.c.id)
+            .where(workers.c.lease_until <= now, workers.c.id != bindparam("spared", type_=Text))
+            .order_by(workers.c.id)
+            .with_for_update()
         )
         self._forget: Delete = delete(workers).where(dialect.is_among(workers.c.id, "owners"))
         self._orphans: Query = (
@@ -92,11 +95,11 @@ class Workers:
             raise lease_lost(lease)
         return (yield from self._give([lease.worker], lapses=0, held=held))
 
-    def reap(self) -> Op[int]:
+    def reap(self, sparing: WorkerId | None) -> Op[int]:
         # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next
         # one finds no row. A worker that renewed meanwhile no longer matches and is left out. On SQLite the transaction
         # itself excludes others. Held by tests/race/test_fence.py.
-        over = yield Statement(self._over)
+        over = yield Statement(self._over, {"spared": sparing or ""})
         ended = [row[0] for row in over.rows]
         if ended:
             yield Statement(self._forget, {"owners": self._basis.dialect.listed(ended)})

@@ -192,7 +192,8 @@ class Shift:
         try:
             if self.place.time.is_manual:
                 await self._renew(tenure)
-            await self.place.database.run(self.place.database.store.reap)
+            store, mine = self.place.database.store, tenure.lease.worker
+            await self.place.database.run(lambda: store.reap(sparing=mine))
             return await self._claims.claim(tenure)
         except LeaseLost:
             await self._in_callback(tenure.lose)
@@ -275,9 +276,11 @@ class Shift:
         while not self.place.is_stopping:
             try:
                 if self.place.time.is_manual and self.tenure is not None:
-                    # A test that moved the clock past the lease did not mean that this worker was away.
+                    # A test that moved the clock past the lease did not mean that this worker was away: others must not
+                    # think so either.
                     await self._renew(self.tenure)
-                if await self.place.database.run(store.reap, patience=_PATIENCE):
+                mine = None if self.tenure is None else self.tenure.lease.worker
+                if await self.place.database.run(partial(store.reap, sparing=mine), patience=_PATIENCE):
                     self.look()
             except LeaseLost:
                 pass  # The next write of this worker finds out.
