@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from outlast.client.access import Access
 from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, wait_limit
-from outlast.client.endings import ending
+from outlast.client.endings import Waiters, ending
 from outlast.client.grouping import Grouped
 from outlast.client.handle import Handle, Handles
 from outlast.model import ids as id_rules
@@ -32,13 +32,11 @@ class _OnLoop:
     def __init__(self, starts: Grouped[NewRun, StartOutcome], looks: Grouped[RunId, Outcome | None]) -> None:
         self.starts = starts
         self.looks = looks
-        self.waiting: set[asyncio.Future[None]] = set()
+        self.waiters = Waiters()
 
     async def close(self) -> None:
         """Wait until what was asked is answered; who waits for a run's end waits no longer."""
-        for waiting in list(self.waiting):
-            if not waiting.done():
-                waiting.set_result(None)
+        self.waiters.close()
         await self.starts.close()
         await self.looks.close()
 
@@ -107,7 +105,7 @@ class Client:
         run_id, limit = id_rules.run_id(id), wait_limit(timeout)
         await self._access.ready("result")
         mine = self._on_loop()
-        outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiting=mine.waiting)
+        outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiters=mine.waiters)
         return self._calls.result(run_id, outcome)
 
     async def signal(

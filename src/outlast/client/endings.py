@@ -24,17 +24,47 @@ FIRST_PAUSE: Final = 0.025
 LONGEST_PAUSE: Final = 1.0
 
 
+class Waiters:
+    """Those who wait for a run's end on one loop, until they are told that the app closes."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._pausing: set[asyncio.Future[None]] = set()
+
+    def close(self) -> None:
+        """Have all of them raise AppClosed: at once, or when the look under way has been answered."""
+        self.is_closed = True
+        for news in self._pausing:
+            if not news.done():
+                news.set_result(None)
+
+    async def pause(self, told: asyncio.Future[Outcome], seconds: float) -> None:
+        """Return when the end is told, the time is over or the app closes.
+
+        One future and one timer: asyncio.wait does the same for any set of futures, at several times the cost.
+        """
+        loop = asyncio.get_running_loop()
+        news: asyncio.Future[None] = loop.create_future()
+        has_come = partial(_set, news)
+        told.add_done_callback(has_come)
+        timer = loop.call_later(seconds, has_come)
+        self._pausing.add(news)
+        try:
+            await news
+        finally:
+            self._pausing.discard(news)
+            timer.cancel()
+            told.remove_done_callback(has_come)
+
+
 async def ending(
     run_id: RunId,
     look: Grouped[RunId, Outcome | None],
     worker: LocalWorker | None,
     timeout: timedelta | None,
-    *,
-    waiting: set[asyncio.Future[None]],
+    waiters: Waiters,
 ) -> Outcome:
-    """Return how the run ended, as soon as that is known. Raises RunNotFound, and ResultTimeout in real time.
-
-    Meanwhile it has a future in `waiting`: set it to have the call raise AppClosed.
+    """Return how the run ended, as soon as that is known. Raises RunNotFound, AppClosed, and ResultTimeout in real time.
 
     The time limit counts after a look, so a run that has ended never times out.
     """
@@ -53,45 +83,15 @@ async def ending(
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
                 raise ResultTimeout(run_id, timeout)
-            is_closing = await _news(loop, told, _until_next_look(now, pause, limit), waiting)
+            if not waiters.is_closed:
+                await waiters.pause(told, _until_next_look(now, pause, limit))
             if told.done() and not told.cancelled():
                 return told.result()
-            if is_closing:
+            if waiters.is_closed:
                 raise AppClosed(run_id)
     finally:
         told.cancel()
     raise AssertionError("the pauses never end")
-
-
-async def _news(
-    loop: asyncio.AbstractEventLoop,
-    told: asyncio.Future[Outcome],
-    pause: float,
-    waiting: set[asyncio.Future[None]],
-) -> bool:
-    """Wait until the end is told, the pause is over or the app closes; say whether it was the last.
-
-    One future and one timer: asyncio.wait does the same for any set of futures, at several times the cost.
-    """
-    news: asyncio.Future[None] = loop.create_future()
-    came: list[object] = []
-    has_come = partial(_come, news, came)
-    told.add_done_callback(has_come)
-    timer = loop.call_later(pause, has_come, None)
-    waiting.add(news)
-    try:
-        await news
-        return not came
-    finally:
-        waiting.discard(news)
-        timer.cancel()
-        told.remove_done_callback(has_come)
-
-
-def _come(news: asyncio.Future[None], came: list[object], what: asyncio.Future[Outcome] | None) -> None:
-    came.append(what)
-    if not news.done():
-        news.set_result(None)
 
 
 def ending_blocking(
@@ -127,3 +127,8 @@ def _until_next_look(now: float, pause: float, limit: float | None) -> float:
     """Wait for the next whole multiple of the pause: all who wait for equally long look together, in one operation."""
     rest = pause - now % pause
     return rest if limit is None else min(rest, limit - now)
+
+
+def _set(news: asyncio.Future[None], *_: object) -> None:
+    if not news.done():
+        news.set_result(None)

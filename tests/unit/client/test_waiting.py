@@ -227,6 +227,31 @@ async def test_closing_ends_the_waiting_with_an_error_that_says_so() -> None:
     assert others() == set()
 
 
+async def test_closing_in_the_middle_of_a_look_asks_the_database_nothing_more() -> None:
+    """Seen here: who was just looking did not hear of it, and looked again into a database in memory that was gone."""
+    world = World()
+    handle = await world.client.start(count)
+    answered = asyncio.Event()
+    run = world.database.run
+
+    async def slowly(make: Any, **options: Any) -> Any:
+        await answered.wait()
+        return await run(make, **options)
+
+    world.database.run = slowly
+    waiting = asyncio.ensure_future(handle.result())
+    await settled()
+    closing = asyncio.ensure_future(world.client.close())
+    await settled()
+
+    answered.set()
+    await closing
+
+    with pytest.raises(AppClosed):
+        await waiting
+    assert len(world.database.store.looks) == 1
+
+
 async def test_a_start_is_offered_to_the_worker_of_this_process_first() -> None:
     world = World(FakeWorker())
     world.worker.is_full = False
