@@ -211,7 +211,10 @@ async def test_a_database_that_is_stricter_by_default_is_refused_when_it_is_open
 
     with pytest.raises(IsolationRefused, match="ALTER ROLE"):
         await database.open()
+    with pytest.raises(IsolationRefused, match="ALTER ROLE"):
+        await asyncio.to_thread(database.check_schema_blocking)
     await database.close()
+    database.close_blocking()
 
 
 async def test_a_database_that_becomes_stricter_later_still_serves(postgres_url: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from outlast.errors import LeaseLost
 from outlast.stores.dialects.base import Trouble
-from outlast.stores.dialects.postgresql import PostgreSQL
+from outlast.stores.dialects.postgresql import PostgreSQL, refused_for_good
 from outlast.stores.dialects.sqlite import SQLite
 
 BUSY, LOST = Trouble.BUSY, Trouble.LOST
@@ -85,3 +85,22 @@ def test_sqlite_tells_trouble_from_errors(error: Exception, trouble: Trouble | N
 def _wrapped(error: Exception) -> Exception:
     """Wrap an error as SQLAlchemy does."""
     return DBAPIError("select 1", {}, error)
+
+
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (asyncpg.InvalidPasswordError("password authentication failed"), "refused the connection: password"),
+        (asyncpg.InvalidCatalogNameError('database "x" does not exist'), "refused the connection: database"),
+        (asyncpg.ProtocolViolationError("unsupported startup parameter: enable_seqscan"), "PgBouncer"),
+        (asyncpg.CannotConnectNowError("the database system is starting up"), None),
+        (asyncpg.UndefinedTableError("x"), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_a_connection_that_is_refused_for_good_is_told_from_one_that_may_come(
+    error: Exception, told: str | None
+) -> None:
+    refusal = refused_for_good(error)
+
+    assert refusal is None if told is None else refusal is not None and told in refusal

@@ -52,12 +52,12 @@ class SQLiteConnection:
             return value
 
     def changes_by_others(self) -> int | None:
-        """Return a number that changes whenever another connection has committed; None while this one is in use."""
+        """Return a number that changes whenever another connection has committed; None when it cannot be told now."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
             row = self._connected().execute("PRAGMA data_version").fetchone()
-        except sqlite3.OperationalError:
+        except (sqlite3.Error, DatabaseUnavailable):
             return None
         finally:
             self._lock.release()

@@ -29,7 +29,11 @@ LATEST: Final = MIGRATIONS[-1].version
 
 
 def check_schema(basis: Basis) -> Op[None]:
-    """Raise SchemaBehind when the tables are older than this code. Newer ones are served: versions only add."""
+    """Raise SchemaBehind when the tables are older than this code. Newer ones are served: versions only add.
+
+    The server is looked at too: a blocking caller has no other moment for it.
+    """
+    yield from basis.dialect.check_server()
     found = yield from _version(basis, span="read")
     if found < LATEST:
         raise SchemaBehind(basis.tables.name, found, LATEST)
