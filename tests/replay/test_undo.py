@@ -64,7 +64,6 @@ def test_the_reason_is_recorded_before_anything_is_undone() -> None:
 
     assert [record.name for record in turn.progress.records] == ["c", "$stop"]
     assert turn.progress.status is Status.COMPENSATING
-    assert turn.progress.is_stopping
     assert turn.calls == ["$compensate:c"]
     assert turn.in_flight["$compensate:c"].kind is Kind.COMPENSATION
 

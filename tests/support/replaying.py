@@ -54,7 +54,6 @@ class Rehearsal:
         """By how much the worker's clock is behind the database's."""
         self.stop: Stop | None = None
         self.waits: tuple[Wait, ...] = ()
-        self.was_parked = True
         self.status = Status.RUNNING
         self.custom_status: str | None = None
         self.performed: list[str] = []
@@ -87,7 +86,7 @@ class Rehearsal:
         other = copy.copy(self)
         other.journal = self.journal[:length]
         other.signals = list(self.signals)
-        other.performed, other.waits, other.was_parked = [], (), False
+        other.performed, other.waits = [], ()
         other.status = (
             Status.COMPENSATING if any(r.kind is Kind.COMPENSATION for r in other.journal) else Status.RUNNING
         )
@@ -123,7 +122,8 @@ class Rehearsal:
     def begin(self, *, kept: Execution | None = None, lapses: int = 0) -> Turn:
         """Begin a turn and go on until steps are in flight, or it is over; with `kept`, on the execution in memory."""
         execution = kept or self.execution()
-        execution.resume(signals=self.read(self.waits), stop=self.stop, lapses=lapses, was_parked=self.was_parked)
+        topics = {wait.topic for wait in self.waits}
+        execution.resume(signals=self.read(self.waits), topics=topics, stop=self.stop, lapses=lapses)
         turn = Turn(self, execution)
         turn.run()
         return turn
@@ -204,7 +204,6 @@ class Turn:
         run.journal += progress.records
         self.in_flight |= {call.name: call for call in progress.calls}
         run.status, run.custom_status = progress.status, progress.custom_status
-        run.was_parked = isinstance(progress.state, Parked)
         if isinstance(progress.state, Parked):
             run.waits = progress.state.waits
         return progress
@@ -246,10 +245,10 @@ class Turn:
         return self.state
 
 
-def performed(call: StepCall) -> Any:  # noqa: ANN401
+def performed(call: StepCall) -> Any:
     """Make an attempt: in a loop of its own, as a worker does on the application's."""
 
-    async def awaited() -> Any:  # noqa: ANN401
+    async def awaited() -> Any:
         value = call.invoke()
         return await value if inspect.isawaitable(value) else value
 
@@ -261,7 +260,7 @@ def outcome(workflow: object, input: object = None) -> Finished | Held:
     return Rehearsal(workflow, input).end()
 
 
-def ended(workflow: object, input: object = None) -> Any:  # noqa: ANN401
+def ended(workflow: object, input: object = None) -> Any:
     """Run a workflow to its end and return its output, which is checked to be the same after a crash anywhere."""
     run = Rehearsal(workflow, input)
     state = run.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -82,7 +82,15 @@ class ScriptedExecution:
     def will(self, *more: Progress | Exception) -> None:
         self._script.extend(more)
 
-    def resume(self, *, signals: Sequence[StoredSignal] = (), stop: Stop | None = None, lapses: int = 0) -> None:
+    def resume(
+        self,
+        *,
+        signals: Sequence[StoredSignal] = (),
+        topics: Collection[str] | None = None,
+        read_at: int | None = None,
+        stop: Stop | None = None,
+        lapses: int = 0,
+    ) -> None:
         self.told.append(("resume", tuple(signals), stop, lapses))
 
     def run(self) -> Progress:
@@ -219,7 +227,7 @@ class FakeDatabase:
         self.notice: Callable[[str], None] | None = None
         self._asked: asyncio.Queue[Asked] = asyncio.Queue()
 
-    async def run(self, make: Callable[[], Any], *, repeatable: bool = True, patience: float = 30.0) -> Any:  # noqa: ANN401
+    async def run(self, make: Callable[[], Any], *, repeatable: bool = True, patience: float = 30.0) -> Any:
         verb, args = make()
         self.log.append((verb, args))
         if verb in self.answers:
@@ -313,7 +321,7 @@ class ScriptedWorkplace(Workplace):
     scripts: dict[str, ScriptedExecution]
     heard: list[tuple[Any, ...]]
 
-    def execution(self, facts: RunFacts, records: tuple[Record, ...]) -> Any:  # noqa: ANN401  a script
+    def execution(self, facts: RunFacts, records: tuple[Record, ...]) -> Any:
         self.heard.append(("made", facts.id, records))
         return self.scripts[facts.id]
 

@@ -105,8 +105,7 @@ class Progress:
 
     `records` are new since the last answer and are to be written before `calls` are made, or with the end of the turn.
     `status` is the run's status from now on (running, or compensating once undoing has begun). `custom_status` is what
-    the code set, as stored text; None means cleared. `is_stopping`: the run is to end otherwise than by its code's return,
-    so steps in flight are to be told (`stop_flag`), and those with `on_cancel="abort"` cancelled.
+    the code set, as stored text; None means cleared. A record of kind `stop` says that steps in flight are to be told.
     """
 
     records: tuple[Record, ...]
@@ -114,4 +113,3 @@ class Progress:
     state: State
     status: Status
     custom_status: str | None
-    is_stopping: bool = False

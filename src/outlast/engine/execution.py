@@ -10,7 +10,7 @@ A turn calls `resume` once, then `run` whenever something has happened. `run` go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from outlast.engine.code import AskedStep, Code
@@ -57,19 +57,19 @@ class Execution:
         self,
         *,
         signals: Sequence[StoredSignal] = (),
+        topics: Collection[str] | None = None,
+        read_at: int | None = None,
         stop: Stop | None = None,
         lapses: int = 0,
-        was_parked: bool = True,
-        read_at: int | None = None,
     ) -> None:
         """Begin a turn, also on an execution kept in memory since the run was parked.
 
-        `signals` are those read for the waits that the run was parked with, `read_at` the database's time then.
-        `was_parked` is False for a run that was taken back in the middle of a turn: its stored waits may be older than its
-        journal, so no timer of a wait for signals wins before the run has been parked with the right ones.
+        `signals` are those that were read, at `read_at`, from the lines named by `topics`. A wait for signals ends by its
+        deadline only when all of its lines were read after it. Without `topics` the lines of all waits that were open
+        before this turn count as read, without `read_at` they were read now.
         """
         self._lapses = lapses
-        self._code.waits.begin_turn(signals, was_parked=was_parked, read_at=read_at)
+        self._code.waits.begin_turn(signals, topics=topics, read_at=read_at)
         if stop is not None:
             self.request_stop(stop)
 
@@ -120,14 +120,7 @@ class Execution:
         if ending.finished is not None:
             status = ending.finished.status
             self._code.close()
-        return Progress(
-            self._journal.take_new(),
-            calls,
-            self._state(),
-            status,
-            self._code.custom_status,
-            is_stopping=ending.has_begun,
-        )
+        return Progress(self._journal.take_new(), calls, self._state(), status, self._code.custom_status)
 
     def _state(self) -> State:
         if self._ending.finished is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
 
@@ -62,12 +62,12 @@ class Waiting:
         "conditions",
         "deadline",
         "future",
-        "has_signals",
-        "is_listed",
         "is_live",
+        "is_old",
         "kind",
         "name",
         "plan",
+        "topics",
     )
 
     def __init__(
@@ -79,14 +79,11 @@ class Waiting:
         self.conditions = conditions
         self.plan = plan
         self.deadline = min((due for due in plan if isinstance(due, int)), default=None)
-        self.has_signals = any(isinstance(topic, str) for topic in plan)
+        self.topics = dict.fromkeys(topic for topic in plan if isinstance(topic, str))
         self.future: asyncio.Future[Won] = waits.loop.create_future()
         self.is_live = True
-        self.is_listed = False
-        """Whether the run was parked with this wait: only then have the signals of its topics been read."""
-
-    def topics(self) -> Iterator[str]:
-        return (topic for topic in self.plan if isinstance(topic, str))
+        self.is_old = False
+        """Whether the code waited already before this turn: only then may its topics' signals have been read."""
 
     def takes(self, signal: StoredSignal) -> bool:
         """Whether a signal was stored in time for this wait."""
@@ -126,12 +123,14 @@ class Waits:
         self._deadlines: Deadlines[Waiting] = Deadlines()
         self._undecided: list[Waiting] = []
         self._read_until = since
-        self._was_parked = False
+        self._read_topics: Collection[str] | None = None
 
     # A turn begins.
 
-    def begin_turn(self, signals: Iterable[StoredSignal], *, was_parked: bool, read_at: int | None) -> None:
-        """Take in the signals that were read for the waits that the run was parked with, and when they were read."""
+    def begin_turn(
+        self, signals: Iterable[StoredSignal], *, topics: Collection[str] | None, read_at: int | None
+    ) -> None:
+        """Take in the signals that were read from these topics, all of them if it is None, and when they were read."""
         self._read_until = read_at or 0
         for signal in sorted(signals, key=lambda signal: signal.id):
             self._time.observe(signal.created_at)
@@ -142,9 +141,9 @@ class Waits:
                 self._heat(signal.topic)
         if read_at is None:
             self._read_until = self._time.now()
-        self._was_parked = was_parked
-        for waiting in self._live if was_parked else ():
-            waiting.is_listed = True
+        self._read_topics = topics
+        for waiting in self._live:
+            waiting.is_old = True
         undecided, self._undecided = self._undecided, []
         for waiting in undecided:
             self._await_deadline(waiting)
@@ -158,9 +157,9 @@ class Waits:
         waiting = Waiting(self, kind, name, conditions, plan)
         self._journal.expect(name, waiting)
         if recorded is None or recorded.final is None:
-            waiting.is_listed = self._was_parked and recorded is not None
+            waiting.is_old = recorded is not None
             self._live[waiting] = None
-            for topic in waiting.topics():
+            for topic in waiting.topics:
                 self._topic(topic).waiting[waiting] = None
                 self._heat(topic)
             self._await_deadline(waiting)
@@ -170,7 +169,7 @@ class Waits:
         """Nobody waits for it any more."""
         waiting.is_live = False
         self._live.pop(waiting, None)
-        for topic in waiting.topics():
+        for topic in waiting.topics:
             self._topic(topic).waiting.pop(waiting, None)
 
     # What can be answered now, by the time at which it was decided.
@@ -203,12 +202,15 @@ class Waits:
         """When the next deadline of a wait is that can be decided in this turn."""
         while (earliest := self._deadlines.earliest()) is not None:
             due, waiting = earliest
-            # A signal stored before the deadline wins, so all of those must have been read before time decides.
-            if not waiting.has_signals or (waiting.is_listed and due <= self._read_until):
+            if not waiting.topics or (due <= self._read_until and self._were_read(waiting)):
                 return due
             self._deadlines.pop()
             self._undecided.append(waiting)
         return None
+
+    def _were_read(self, waiting: Waiting) -> bool:
+        """Whether all signals that may end the wait are known: one stored before its deadline wins over time."""
+        return waiting.is_old and (self._read_topics is None or waiting.topics.keys() <= set(self._read_topics))
 
     def end_next_due(self) -> None:
         """End that wait by the earliest of its timers, the first listed one if several are as early."""
@@ -236,7 +238,7 @@ class Waits:
 
     def listed(self) -> tuple[Wait, ...]:
         """Return the topics that the run waits for now."""
-        names = dict.fromkeys(topic for waiting in self._live for topic in waiting.topics())
+        names = dict.fromkeys(topic for waiting in self._live for topic in waiting.topics)
         return tuple(self._listed(name, self._topics[name]) for name in names)
 
     # Replay.
@@ -279,7 +281,7 @@ class Waits:
         self._journal.add(waiting.kind, Phase.DONE, waiting.name, at=self._time.now(), payload=payload)
         self.abandon(waiting)
         self._consume(waiting, ended)
-        for topic in waiting.topics():
+        for topic in waiting.topics:
             self._heat(topic)
         waiting.end(ended)
 

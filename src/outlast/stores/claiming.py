@@ -7,7 +7,7 @@ Ready runs come from the partial index on (priority, due_at, id) where ready = 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -54,6 +54,9 @@ _COLUMNS: Final = (
     "stop_reason",
     "stop_at",
 )
+_Read: TypeAlias = tuple[frozenset[str], tuple[StoredSignal, ...]]
+_NOTHING_READ: Final[_Read] = (frozenset(), ())
+
 PROMOTED_AT_ONCE: Final = 1_000
 """Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
 
@@ -92,9 +95,9 @@ class Claiming:
             next_due = first_due
         rows = yield from self._take_ready(request, now)
         records = yield from self._records(rows, request)
-        signals = yield from self._candidates(rows)
+        read = yield from self._read_waits(rows)
         runs = tuple(
-            _claimed(row, now, records.get(row[0], ()) if row[0] in records else None, signals.get(row[0], ()))
+            _claimed(row, now, records.get(row[0], ()) if row[0] in records else None, read.get(row[0], _NOTHING_READ))
             for row in rows
         )
         return Claim(runs, now, next_due)
@@ -126,17 +129,23 @@ class Claiming:
         found = (yield from self._journal.of_runs(begun)) if begun else {}
         return {run_id: found.get(run_id, ()) for run_id in wanted}
 
-    def _candidates(self, rows: Sequence[Sequence[Any]]) -> Op[dict[str, tuple[StoredSignal, ...]]]:
-        """Return the signals that the runs' waits may take, by id."""
+    def _read_waits(self, rows: Sequence[Sequence[Any]]) -> Op[dict[str, _Read]]:
+        """Return, for each run that was parked with waits, their topics and the signals that they may take, by id."""
         begun = [row[0] for row in rows if row[10] > 0]
         if not begun:
             return {}
         found = yield Statement(self._signals, {"run_ids": self._basis.dialect.listed(begun)})
+        topics: dict[str, set[str]] = {}
         signals: dict[str, dict[int, StoredSignal]] = {}
-        for run_id, signal_id, topic, payload, created_at in found.rows:
-            # Two waits of one run may name one topic.
-            signals.setdefault(run_id, {})[signal_id] = StoredSignal(signal_id, topic, payload, created_at)
-        return {run_id: tuple(by_id[key] for key in sorted(by_id)) for run_id, by_id in signals.items()}
+        for run_id, topic, signal_id, payload, created_at in found.rows:
+            topics.setdefault(run_id, set()).add(topic)
+            if signal_id is not None:
+                # Two waits of one run may name one topic.
+                signals.setdefault(run_id, {})[signal_id] = StoredSignal(signal_id, topic, payload, created_at)
+        return {
+            run_id: (frozenset(named), tuple(one for _, one in sorted(signals.get(run_id, {}).items())))
+            for run_id, named in topics.items()
+        }
 
 
 def _look(basis: Basis) -> Query:
@@ -182,16 +191,15 @@ def _signals(basis: Basis) -> Query:
     )
     up_to = func.coalesce(last, literal(2**63 - 1, BigInteger))
     return (
-        select(waits.c.run_id, signals.c.id, signals.c.topic, signals.c.payload, signals.c.created_at)
-        .select_from(waits.join(signals, and_(counts(signals, waits), signals.c.id <= up_to)))
+        select(waits.c.run_id, waits.c.topic, signals.c.id, signals.c.payload, signals.c.created_at)
+        .select_from(waits.outerjoin(signals, and_(counts(signals, waits), signals.c.id <= up_to)))
         .where(basis.dialect.is_among(waits.c.run_id, "run_ids"))
     )
 
 
-def _claimed(
-    row: Sequence[Any], now: int, records: tuple[Record, ...] | None, signals: tuple[StoredSignal, ...]
-) -> ClaimedRun:
+def _claimed(row: Sequence[Any], now: int, records: tuple[Record, ...] | None, read: _Read) -> ClaimedRun:
     status = Status(row[3])
+    topics, signals = read
     return ClaimedRun(
         id=RunId(row[0]),
         workflow=row[1],
@@ -208,4 +216,6 @@ def _claimed(
         stop=stop_of(row[12], row[13], row[14]),
         records=records,
         signals=signals,
+        topics=topics,
+        read_at=now,
     )

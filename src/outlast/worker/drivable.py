@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn, Protocol
 
 from outlast.engine.decision import Progress, StepCall
@@ -13,7 +13,15 @@ from outlast.model.signal import StoredSignal
 class Drivable(Protocol):
     """The engine's `Execution`, or what stands in for one that could not be made."""
 
-    def resume(self, *, signals: Sequence[StoredSignal] = (), stop: Stop | None = None, lapses: int = 0) -> None: ...
+    def resume(
+        self,
+        *,
+        signals: Sequence[StoredSignal] = (),
+        topics: Collection[str] | None = None,
+        read_at: int | None = None,
+        stop: Stop | None = None,
+        lapses: int = 0,
+    ) -> None: ...
     def run(self) -> Progress: ...
     def step_returned(self, call: StepCall, value: object, /) -> None: ...
     def step_raised(self, call: StepCall, error: BaseException, /) -> None: ...

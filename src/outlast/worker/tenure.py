@@ -264,7 +264,8 @@ class Tenure:
         )  # fmt: skip
         execution = kept or self._replay(run, facts)
         turn = self._seat(run.workflow, run.version, run.turns, facts, execution)
-        turn.begin(signals=run.signals, stop=_later(run.stop, self._stops.pop(run.id, None)), lapses=run.lapses)
+        stop = _later(run.stop, self._stops.pop(run.id, None))
+        turn.begin(signals=run.signals, topics=run.topics, read_at=run.read_at, stop=stop, lapses=run.lapses)
 
     def _replay(self, run: ClaimedRun, facts: RunFacts) -> Drivable:
         if run.records is None:

@@ -96,12 +96,20 @@ class Turn:
         self._is_over = False
         self._is_dropped = False
 
-    def begin(self, *, signals: tuple[StoredSignal, ...] = (), stop: Stop | None = None, lapses: int = 0) -> None:
+    def begin(
+        self,
+        *,
+        signals: tuple[StoredSignal, ...] = (),
+        topics: frozenset[str] = frozenset(),
+        read_at: int | None = None,
+        stop: Stop | None = None,
+        lapses: int = 0,
+    ) -> None:
         """Start the turn. Raises nothing: a run whose code or journal cannot be used is held."""
         self._lapses = lapses
         self._stop = stop
         try:
-            self.execution.resume(signals=signals, stop=stop, lapses=lapses)
+            self.execution.resume(signals=signals, topics=topics, read_at=read_at, stop=stop, lapses=lapses)
         except Exception as error:
             self._break(error)
         else:

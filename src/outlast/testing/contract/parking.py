@@ -69,6 +69,22 @@ def a_signal_recorded_late_under_a_lower_id_counts(desk: Desk) -> None:
     same(desk.park(lease, "r", Wait("t", low + 1, after_at=desk.now - 1)).ready, ("r",))
 
 
+def a_claim_names_the_topics_that_it_read_signals_for(desk: Desk) -> None:
+    """A run that is taken back in the middle of a turn may wait for more than that."""
+    lease = desk.worker()
+    desk.begin("r", lease)
+    desk.park(lease, "r", Wait("a", 0), Wait("b", 0), Wait("b", 7), due_at=desk.now)
+    _send(desk, "b")
+    claimed = desk.claim_one(lease)
+    same((claimed.topics, claimed.read_at), (frozenset({"a", "b"}), desk.now))
+
+    desk.do(lambda store: store.retire(lease))
+    other = desk.worker("other")
+    same(desk.claim_one(other).topics, frozenset({"a", "b"}))
+    desk.park(other, "r", due_at=desk.now)
+    same(desk.claim_one(other).topics, frozenset())
+
+
 def waits_are_replaced_by_the_next_park(desk: Desk) -> None:
     lease = desk.worker()
     desk.begin("r", lease)
@@ -164,6 +180,7 @@ CASES = cases(
     a_signal_that_was_taken_before_does_not_count,
     a_signal_of_another_topic_does_not_count,
     a_signal_recorded_late_under_a_lower_id_counts,
+    a_claim_names_the_topics_that_it_read_signals_for,
     waits_are_replaced_by_the_next_park,
     waits_of_before_wake_nobody,
     waits_go_when_the_run_ends,
