@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 from outlast import Context, Outlast, StepContext, WorkerOptions, step, workflow
+from outlast.cli import serving
 from support.programs.dying import die_before_statement
 from support.programs.ledger import Effect, Ledger
 
@@ -30,6 +33,23 @@ async def work(s: StepContext, number: int) -> int:
     return number
 
 
+@step
+def read_on_a_thread(path: str) -> str:
+    """Wait, without any CPU, until somebody opens this named pipe at its other end."""
+    return Path(path).read_text()
+
+
+@step
+async def read_in_a_task(path: str) -> str:
+    return await asyncio.to_thread(Path(path).read_text)
+
+
+@workflow("reading")
+async def reading(ctx: Context, paths: list[str]) -> list[str]:
+    print("reads")
+    return list(await asyncio.gather(read_on_a_thread(paths[0]), read_in_a_task(paths[1])))
+
+
 @workflow("working")
 async def working(ctx: Context, number: int) -> int:
     return await work(number)
@@ -43,7 +63,7 @@ def app_for(database: str, ledger: str, *, schema: str = "outlast", **options: A
     """An app that notes its effects in this ledger."""
     _World.ledger = Ledger(ledger)
     given: dict[str, Any] = {"lease": "5m", "poll": "50ms", **options}
-    return Outlast(database, workflows=[working], worker=WorkerOptions(**given), schema=schema)
+    return Outlast(database, workflows=[working, reading], worker=WorkerOptions(**given), schema=schema)
 
 
 async def hold(database: str, ledger: str, count: int) -> None:
@@ -61,6 +81,11 @@ async def serve(database: str, ledger: str, **options: Any) -> None:
     async with app_for(database, ledger, **options):
         print("works")
         await asyncio.Event().wait()
+
+
+async def work_until_told(database: str, ledger: str, **options: Any) -> None:
+    """Be what `outlast worker` is, its exit code included."""
+    sys.exit(await serving.work(app_for(database, ledger, **options), print))
 
 
 async def boot(database: str, ledger: str, number: int, schema: str) -> None:
