@@ -91,6 +91,8 @@ class SqlDatabase:
         await self.run(lambda: check_schema(self._basis))
 
     def check_schema_blocking(self) -> None:
+        # For awaiting callers `open` has asked this.
+        self.run_blocking(self._basis.dialect.check_server)
         self.run_blocking(lambda: check_schema(self._basis))
 
     async def listen(self, notice: Notice) -> None:

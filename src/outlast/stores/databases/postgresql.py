@@ -131,7 +131,8 @@ class Connector:
         options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
         return create_engine(
             self._url.set(drivername="postgresql+psycopg"),
-            connect_args={"options": options, "connect_timeout": int(_CONNECT_TIMEOUT)},
+            # The encoding is asyncpg's; a role or a database may have another one set.
+            connect_args={"options": options, "client_encoding": "utf8", "connect_timeout": int(_CONNECT_TIMEOUT)},
             pool_size=CONNECTIONS,
             max_overflow=0,
         )

@@ -39,7 +39,7 @@ _MIGRATION_LOCK = text("select pg_advisory_xact_lock(:key)").bindparams(bindpara
 _ISOLATION = text("select current_setting('transaction_isolation')")
 _SETTINGS = text(
     "select current_setting('server_version_num'), current_setting('server_version'), "
-    "current_setting('default_transaction_isolation')"
+    "current_setting('default_transaction_isolation'), current_setting('server_encoding')"
 )
 _SCHEMA = text(
     "select n.oid is not null, case when n.oid is null then has_database_privilege(current_database(), 'CREATE') "
@@ -91,9 +91,15 @@ class PostgreSQL(Dialect):
 
     def check_server(self) -> Op[None]:
         found = yield Statement(_SETTINGS, span="alone")
-        number, version, isolation = found.rows[0]
+        number, version, isolation, encoding = found.rows[0]
         if int(number) < _OLDEST:
             raise DatabaseUnavailable(f"PostgreSQL {version} is too old; outlast needs 13 or newer.")
+        if encoding != "UTF8":
+            # Found out here, and not by a step whose result cannot be written when its effect is done.
+            raise DatabaseUnavailable(
+                f"This database's encoding is {encoding}, which cannot hold every text. outlast needs one with UTF8: "
+                "CREATE DATABASE ... TEMPLATE template0 ENCODING 'UTF8'."
+            )
         if isolation != "read committed":
             raise IsolationRefused(
                 f"default_transaction_isolation is {isolation!r} here, under which a wake-up could be missed. "
