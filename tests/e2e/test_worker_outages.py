@@ -43,7 +43,7 @@ async def paper(ctx: Context) -> str:
 class Failing:
     """Lets one of the worker's operations fail: the one with this number, before it does anything or after its COMMIT."""
 
-    def __init__(self, database: Any, number: int, *, after: bool) -> None:  # noqa: ANN401  the one the app has
+    def __init__(self, database: Any, number: int, *, after: bool) -> None:
         self.names: list[str] = []
         self._run = database.run
         self._number = number

@@ -137,7 +137,7 @@ class Turn:
                 self.state = Released()
             elif not self._records:
                 self._start(self._calls)
-                if self._is_writing or not self._has_changed():
+                if not self._has_changed():
                     self._check_that_something_comes()
                     return
         self._ask()
@@ -330,8 +330,9 @@ class Turn:
     # What is written.
 
     def _ask(self) -> None:
-        self._is_writing = True
-        self._host.write(self)
+        if not self._is_writing:
+            self._is_writing = True
+            self._host.write(self)
 
     def _has_changed(self) -> bool:
         return self._status != self._stored_status or self._custom_status != self._stored_custom_status
