@@ -67,7 +67,7 @@ async def aged_database(url: str) -> AsyncGenerator[SqlDatabase]:
     await _do(database, lambda store: store.start([new_run(f"ready-{n}") for n in range(MANY)]))
     starts = tuple(new_run(f"{kind}-{n}") for kind in ("due", "waiting") for n in range(20))
     await _do(database, lambda store: store.flush(A, Batch(starts=starts)))
-    parks = [parked(f"due-{n}", due_at=1) for n in range(20)]
+    parks = [parked(f"due-{n}", Wait(f"topic-old-{n}", FINISHED - 300), due_at=1) for n in range(20)]
     parks += [parked(f"waiting-{n}", Wait(f"topic-old-{n}", 2**40), Wait("topic", 2**40)) for n in range(20)]
     await _do(database, lambda store: store.flush(A, Batch(writes=tuple(parks))))
     yield database

@@ -28,7 +28,7 @@ class Basis:
         For statements that Core cannot say. Names come from us alone, never from a caller; values are parameters.
         """
         filled = template
-        for word, meaning in {**self._names(), **words}.items():
+        for word, meaning in {**words, **self._names()}.items():
             filled = filled.replace(f"{{{word}}}", meaning)
         clause = text(filled)
         return clause.bindparams(self.now) if isinstance(self.now, BindParameter) else clause

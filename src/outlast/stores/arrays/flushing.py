@@ -122,7 +122,11 @@ unwaited as (
 
 # The records of a run that is also written wait for that: its row may have been given away by the time its lock is ours,
 # and then the run is lost and none of its records may be there.
-_WHERE_WRITTEN: Final = "where not new.with_write or new.run_id in (select id from written)"
+_IS_OWNED: Final = """exists (
+    select 1 from {runs} runs
+    where runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
+  )"""
+_IS_WRITTEN: Final = "new.run_id in (select id from written)"
 
 _RECORDED: Final = """
 recorded as (
@@ -134,8 +138,7 @@ recorded as (
     cast(:record_names as text[]), cast(:attempts as integer[]), cast(:record_dues as bigint[]),
     cast(:payloads as text[]), cast(:record_times as bigint[]), cast(:with_writes as boolean[])
   ) new (run_id, seq, kind, phase, name, attempt, due_at, payload, recorded_at, with_write)
-  join {runs} runs on runs.id = any(array[new.run_id]) and coalesce(runs.owner, '') = cast(:worker as text)
-  {where_written}
+  where case when new.with_write then {is_written} else {is_owned} end
   on conflict (run_id, seq) do nothing
 )
 """
@@ -194,7 +197,8 @@ class FlushByArrays:
                 parks=_PARKS,
                 wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
                 late_ids=str(LATE_IDS),
-                where_written=_WHERE_WRITTEN if parts.writes else "",
+                is_owned=_IS_OWNED,
+                is_written=_IS_WRITTEN if parts.writes else "false",
                 started_ids="array(select id from started)" if parts.starts else _NONE,
                 written_ids="array(select id from written)" if parts.writes else _NONE,
                 ready_ids="array(select id from written where ready = 1)" if parts.writes else _NONE,
