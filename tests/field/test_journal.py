@@ -40,7 +40,7 @@ async def test_a_step_that_returned_none_is_not_made_again(database_url: str) ->
 
 
 async def test_an_empty_value_comes_back_as_itself_wherever_it_stands(database_url: str) -> None:
-    """As input, as a step's argument and result, as a signal's payload and as output; first and on replay."""
+    """As input, as a step's argument and result, as a signal's payload, status and output; first and on replay."""
     told = Signal("told", object)
     seen: dict[str, list[object]] = {}
 
@@ -49,6 +49,7 @@ async def test_an_empty_value_comes_back_as_itself_wherever_it_stands(database_u
         returned = await ctx.step("echo", lambda s: value)
         payload = await ctx.wait_for("told", ctx.signal(told, key=ctx.run_id))
         seen.setdefault(ctx.run_id, []).append([value, returned, payload])
+        ctx.set_status(payload)
         await ctx.sleep("pause", "1h")
         return payload
 
@@ -68,6 +69,8 @@ async def test_an_empty_value_comes_back_as_itself_wherever_it_stands(database_u
             expected = [[value] * 3] * 2
             assert (output, seen[run_id]) == (value, expected)
             assert type(output) is type(value)
+            status = (await run_of(app, run_id)).custom_status
+            assert (status, type(status)) == (value, type(value))
             assert [[type(each) for each in time] for time in seen[run_id]] == [[type(value)] * 3] * 2  # type: ignore[attr-defined]
 
 
