@@ -27,10 +27,6 @@ class Compiled:
             name: bind for name, bind in getattr(compiled, "binds", {}).items() if not bind.required
         }
 
-    @property
-    def takes_arguments(self) -> bool:
-        return bool(self._names)
-
     def arguments(self, params: Params) -> list[object]:
         """Return the arguments in order."""
         return [params[name] if name in params else self._own[name].effective_value for name in self._names]

@@ -82,7 +82,7 @@ def a_claim_names_the_topics_that_it_read_signals_for(desk: Desk) -> None:
     other = desk.worker("other")
     same(desk.claim_one(other).topics, frozenset({"a", "b"}))
     desk.park(other, "r", due_at=desk.now)
-    same(desk.claim_one(other).topics, frozenset())
+    same(desk.claim_one(other).topics, frozenset[str]())
 
 
 def waits_are_replaced_by_the_next_park(desk: Desk) -> None:
