@@ -43,7 +43,7 @@ logger: Final = logging.getLogger("outlast.engine")
 _MOST_QUESTIONS: Final = 100_000
 """So often code may call its context and its event loop before it waits."""
 
-_MOST_REFUSALS: Final = 1_000
+_MOST_REFUSALS: Final = 100
 """After so many the code is not refused any more: it catches whatever is raised, and goes round in a circle."""
 
 
