@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import sqlalchemy.exc
 
-from outlast import Context, JournalMismatch, Outlast, RunFailed, Signal, Status, WorkerOptions, workflow
+from outlast import Context, JournalMismatch, Outlast, RunCancelled, RunFailed, Signal, Status, WorkerOptions, workflow
 from outlast.model.failures import type_name
 from outlast.testing import ManualClock
 from support.field_apps import forgetful, run_of
@@ -156,6 +156,39 @@ async def test_a_held_run_keeps_nobody_else_and_can_be_stopped(database_url: str
         assert (await app.terminate("o-0")).accepted
         await app.drain()
         assert (await run_of(app, "o-0")).status is Status.CANCELLED
+
+
+async def test_a_held_run_that_was_cancelled_is_undone_once_its_code_is_back(database_url: str) -> None:
+    """Undoing needs the code: until then the request waits, without the worker taking the run up over and over."""
+    is_changed = False
+    undone: list[str] = []
+
+    @workflow("order")
+    async def order(ctx: Context) -> None:
+        await ctx.step(
+            "changed" if is_changed else "charge", lambda s: "ok", compensate=lambda s, ok: undone.append(ok)
+        )
+        await ctx.sleep("pause", "1h")
+
+    clock = ManualClock()
+    async with forgetful(database_url, order, clock=clock) as app:
+        run = await app.start(order)
+        await app.drain()
+        is_changed = True
+        assert (await app.cancel(run.id, "changed my mind")).accepted
+        assert await app.drain() == 1
+        found = await run_of(app, run.id)
+        assert found.held is not None
+        assert found.stop_requested == "cancel"
+        assert undone == []
+
+        is_changed = False
+        clock.advance("30s")
+        await app.drain()
+
+        with pytest.raises(RunCancelled, match="changed my mind"):
+            await run.result(timeout="0s")
+    assert undone == ["ok"]
 
 
 # Errors that look like the library's own.
