@@ -79,7 +79,7 @@ class Ending:
     def look(self) -> None:
         """See whether the code has ended by itself, and how."""
         main = self._code.main
-        if self.has_begun or self._output is not None or main is None or not main.done():
+        if main is None or not main.done() or self.has_begun or self._output is not None:
             return
         error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
         if error is None:

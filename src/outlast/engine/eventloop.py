@@ -11,10 +11,10 @@ import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import Context
 from itertools import count
-from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -92,7 +92,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         It must be called from a plain callback: since Python 3.14 no task can run inside another one.
         """
         ready, left = self._ready, MOST_HANDLES if most is None else most
-        with self.as_running():
+        around = _take_over(self)
+        try:
             while ready:
                 handle = ready.popleft()
                 try:
@@ -104,20 +105,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 left -= 1
                 if not left:
                     raise TooManyHandles
-
-    @contextmanager
-    def as_running(self) -> Generator[None, None, None]:
-        """Be the running loop of this thread, in the place of the one that runs already."""
-        before, hooks = running_loop(), sys.get_asyncgen_hooks()
-        set_running = events._set_running_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  there is no public one
-        set_running(self)
-        # Those of the loop outside would close an async generator of the workflow over there.
-        sys.set_asyncgen_hooks(None, None)
-        try:
-            yield
         finally:
-            set_running(before)
-            sys.set_asyncgen_hooks(*hooks)
+            _hand_back(around)
 
     def forget_ended(self) -> None:
         """Let go of tasks that have ended; asyncio then tells of errors that nobody asked for."""
@@ -131,9 +120,16 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def drop(self) -> None:
         """Forget what is ready, and close the coroutines of all tasks without letting them go on."""
         self._ready.clear()
-        with self.as_running():
-            for task in self.tasks:
+        tasks = self.tasks
+        self._tasks.clear()
+        if not tasks:
+            return
+        around = _take_over(self)
+        try:
+            for task in tasks:
                 _close_task(task)
+        finally:
+            _hand_back(around)
         self._ready.clear()
         self._tasks.clear()
 
@@ -230,6 +226,26 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the loop that runs on this thread, if any does."""
     return events._get_running_loop()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the public one raises
+
+
+_Around: TypeAlias = tuple[asyncio.AbstractEventLoop | None, Any]
+
+_set_running_loop: Final = events._set_running_loop  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the only one
+
+
+def _take_over(loop: WorkflowLoop) -> _Around:
+    """Make this the running loop of the thread, in the place of the one that runs already."""
+    around = (running_loop(), sys.get_asyncgen_hooks())
+    _set_running_loop(loop)
+    # Those of the loop outside would close an async generator of the workflow over there.
+    sys.set_asyncgen_hooks(None, None)
+    return around
+
+
+def _hand_back(around: _Around) -> None:
+    loop, hooks = around
+    _set_running_loop(loop)
+    sys.set_asyncgen_hooks(*hooks)
 
 
 def workflow_loop(host: LoopHost, *, first_order: int) -> WorkflowLoop:

@@ -20,7 +20,7 @@ from outlast.engine.ending import Ending
 from outlast.engine.replaying import Journal, latest
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import timed_out
-from outlast.errors import DefinitionError, JournalMismatch, ValueUnreadable
+from outlast.errors import DefinitionError, JournalMismatch, OutlastError, ValueUnreadable
 from outlast.model.failures import failure_of
 from outlast.model.journal import Record
 from outlast.model.options import Retry
@@ -49,6 +49,8 @@ class Execution:
         self._performing = self._code.performing
         self._requested: Stop | None = None
         self._is_replaying = True
+        self._goes_on = False
+        """Whether the code was still to ask for something when `run` answered last."""
         self._lapses = 0
 
     # What the worker tells it.
@@ -104,45 +106,67 @@ class Execution:
         """Go on as far as possible. It must be called from a plain callback, never inside an asyncio task."""
         if self._is_replaying and self._journal.trouble is None:
             self._replay()
+        calls: tuple[StepCall, ...] = ()
         if self._journal.trouble is None and self._ending.finished is None:
-            self._deliver()
-            self._end_if_over()
-        return self._progress()
-
-    def _progress(self) -> Progress:
-        facts, ending = self._facts, self._ending
+            calls = self._go_on()
         if self._journal.trouble is not None:
-            # Nothing is given out, whatever had been decided before the trouble was found.
+            return self._held(self._journal.trouble)
+        return Progress(self._journal.take_new(), calls, self._state(), self._status, self._code.custom_status)
+
+    def _held(self, trouble: OutlastError) -> Progress:
+        """Give nothing out, whatever had been decided before the trouble was found."""
+        self._code.close()
+        return Progress((), (), Held(failure_of(trouble)), self._facts.status, self._facts.custom_status)
+
+    def _go_on(self) -> tuple[StepCall, ...]:
+        self._deliver()
+        self._ending.look()
+        self._goes_on = self._is_going_on
+        if self._goes_on:
+            calls = self._performing.calls()
+            if calls or self._waits_for_something:
+                return calls
+            self._goes_on = False
+            self._code.note(DefinitionError(
+                f"Run {self._facts.id!r} waits for something that nothing will ever give it: no step, sleep, wait or timer "
+                "is left, but its code awaits a future, an event or a queue. Wait for a signal with ctx.wait_for instead."
+            ))  # fmt: skip
+        self._ending.go_on(self._lapses)
+        self._lapses = 0
+        if self._ending.finished is not None:
             self._code.close()
-            return Progress((), (), Held(failure_of(self._journal.trouble)), facts.status, facts.custom_status)
-        calls = tuple(self._performing.calls())
-        status = Status.COMPENSATING if ending.is_undoing else Status.RUNNING
-        if ending.finished is not None:
-            status = ending.finished.status
-            self._code.close()
-        return Progress(self._journal.take_new(), calls, self._state(), status, self._code.custom_status)
+        return self._performing.calls()
+
+    @property
+    def _is_going_on(self) -> bool:
+        """True while the code may still ask for something."""
+        return not (self._code.is_over or self._ending.has_begun)
+
+    @property
+    def _waits_for_something(self) -> bool:
+        code, performing = self._code, self._performing
+        return performing.is_busy or code.waits.has_live or performing.next_retry is not None or code.timers.has_live
+
+    @property
+    def _status(self) -> Status:
+        if self._ending.finished is not None:
+            return self._ending.finished.status
+        return Status.COMPENSATING if self._ending.is_undoing else Status.RUNNING
 
     def _state(self) -> State:
         if self._ending.finished is not None:
             return self._ending.finished
         waits = self._code.waits
         if self._performing.is_busy:
-            return Working(self._due(waits.next_due))
-        if self._is_going_on:
+            return Working(self._due(waits.next_due) if self._goes_on else None)
+        if self._goes_on:
             return Parked(Status.SUSPENDED, self._due(waits.next_deadline), waits.listed())
-        return Parked(Status.COMPENSATING, self._due(None), ())
+        return Parked(Status.COMPENSATING, self._performing.next_retry, ())
 
     def _due(self, wait: int | None) -> int | None:
         """When there is something to do again, if nothing happens before."""
-        due = [self._performing.next_retry]
-        if self._is_going_on:
-            due += [self._code.timers.next_due, wait, self._facts.deadline_at]
+        due = (self._performing.next_retry, self._code.timers.next_due, wait, self._facts.deadline_at)
         return min((at for at in due if at is not None), default=None)
-
-    @property
-    def _is_going_on(self) -> bool:
-        """True while the code may still ask for something."""
-        return not self._ending.has_begun and not self._code.is_over
 
     # Replay.
 
@@ -187,6 +211,8 @@ class Execution:
 
     def _next(self) -> Callable[[], None] | None:
         """Choose what happened first. Of what happened at the same time a stop comes last."""
+        if self._waits_for_steps_alone:
+            return self._deliver_report if self._performing.next_report is not None else None
         waits, timers = self._code.waits, self._code.timers
         candidates = (
             (self._performing.next_report, self._deliver_report),
@@ -200,6 +226,11 @@ class Execution:
             if at is not None and at <= now and (first is None or at < first):
                 first, chosen = at, deliver
         return chosen
+
+    @property
+    def _waits_for_steps_alone(self) -> bool:
+        code = self._code
+        return not (code.timers.has_live or code.waits.has_live or self._requested or self._facts.deadline_at)
 
     def _deliver_report(self) -> None:
         outcome = self._performing.record_next(may_retry=True)
@@ -225,23 +256,3 @@ class Execution:
             self._ending.begin(requested)
         elif deadline_at is not None:
             self._ending.begin(timed_out(deadline_at, self._facts.created_at))
-
-    # The end.
-
-    def _end_if_over(self) -> None:
-        self._ending.look()
-        if self._is_going_on and self._is_stuck:
-            self._code.note(DefinitionError(
-                f"Run {self._facts.id!r} waits for something that nothing will ever give it: no step, sleep, wait or timer "
-                "is left, but its code awaits a future, an event or a queue. Wait for a signal with ctx.wait_for instead."
-            ))  # fmt: skip
-        if not self._is_going_on:
-            self._ending.go_on(self._lapses)
-            self._lapses = 0
-
-    @property
-    def _is_stuck(self) -> bool:
-        code, performing = self._code, self._performing
-        return not (
-            performing.is_busy or performing.has_waiting or code.timers.next_due is not None or code.waits.has_live
-        )

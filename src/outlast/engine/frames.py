@@ -6,8 +6,6 @@ context, and nowhere else. Workflow code has no frame: what marks it is the even
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import Final
@@ -47,11 +45,16 @@ def current_step() -> StepFrame | None:
     return _frame.get()
 
 
-@contextmanager
-def inside(frame: StepFrame) -> Generator[None, None, None]:
-    """Mark the current context as being inside a step."""
-    token = _frame.set(frame)
-    try:
-        yield
-    finally:
-        _frame.reset(token)
+class inside:  # noqa: N801  used like a function
+    """Mark the current context as being inside a step, for the length of a `with`."""
+
+    __slots__ = ("_frame", "_token")
+
+    def __init__(self, frame: StepFrame) -> None:
+        self._frame = frame
+
+    def __enter__(self) -> None:
+        self._token = _frame.set(self._frame)
+
+    def __exit__(self, *_: object) -> None:
+        _frame.reset(self._token)

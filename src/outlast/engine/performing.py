@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -56,7 +56,7 @@ class Action:
             self.due_at = recorded.retry.due_at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """How an attempt ended, and when that was told. `error` is None when it returned `value`."""
 
@@ -68,7 +68,7 @@ class Report:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """The recorded end of an action: its value, or why it failed."""
 
@@ -112,25 +112,23 @@ class Performing:
 
         What has no attempt left by this has failed.
         """
-        at = self._time.now()
-        for action in list(self._due(at)):
+        for action in self._due():
             action.attempts += lapses
             if action.attempts >= action.policy.attempts:
-                self._reports.append(Report(action, action.attempts, at, interrupted=True))
+                self._reports.append(Report(action, action.attempts, self._time.now(), interrupted=True))
             else:
                 self._queue.append(action)
 
-    def calls(self) -> Iterator[StepCall]:
+    def calls(self) -> tuple[StepCall, ...]:
         """Give out every attempt that is to be made now."""
-        for action in self._due(self._time.now()):
+        if not self._queue and not self._retries:
+            return ()
+        calls: list[StepCall] = []
+        for action in self._due():
             action.due_at = None
             self._in_flight[action.name] = action
-            yield self._call(action, action.attempts + 1)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether anything is to be performed, now or at its next retry."""
-        return self.next_retry is not None or any(action.is_wanted() for action in self._queue)
+            calls.append(self._call(action, action.attempts + 1))
+        return tuple(calls)
 
     def first_waiting(self) -> str | None:
         """Name the first action that is to be performed."""
@@ -148,11 +146,13 @@ class Performing:
         """True while an attempt is in flight, or its outcome was told and not recorded yet."""
         return bool(self._in_flight or self._reports)
 
-    def _due(self, now: int) -> Iterator[Action]:
+    def _due(self) -> list[Action]:
+        now = self._time.now() if self._retries else 0
         while self._retries and self._retries[0][0] <= now:
             self._queue.append(heappop(self._retries)[2])
-        due, self._queue = self._queue, deque()
-        return (action for action in due if action.is_wanted())
+        due = [action for action in self._queue if action.is_wanted()]
+        self._queue.clear()
+        return due
 
     def _call(self, action: Action, attempt: int) -> StepCall:
         context = action.make_context(attempt)

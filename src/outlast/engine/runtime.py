@@ -20,7 +20,8 @@ class RunTime:
 
     def now(self) -> int:
         """Return the present, not recorded. It is never before anything that the run knows to have happened."""
-        self._latest = max(self._latest, self._now())
+        at = self._now()
+        self._latest = max(self._latest, at)
         return self._latest
 
     def observe(self, at: int) -> None:

@@ -39,6 +39,9 @@ class Deadlines(Generic[D]):
         self._heap: list[tuple[int, int, D]] = []
         self._order = count()
 
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
     def add(self, due: int, item: D) -> None:
         heappush(self._heap, (due, next(self._order), item))
 
@@ -110,6 +113,11 @@ class Timers:
         _, timer = self._handles.pop(id(handle), (None, None))
         if timer is not None:
             timer.is_live = False
+
+    @property
+    def has_live(self) -> bool:
+        """Whether the code waits for any of them."""
+        return bool(self._deadlines) and self._deadlines.earliest() is not None
 
     @property
     def next_due(self) -> int | None:
