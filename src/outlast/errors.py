@@ -35,6 +35,7 @@ OutlastError
 │   └── RetryAfter                 raise it to choose the next attempt's time
 └── Database
     ├── DatabaseUnavailable
+    │   └── DatabaseBusy           somebody's transaction is in the way; nothing was written
     ├── DriverMissing
     ├── SchemaBehind
     ├── SchemaConflict             tables with our names are there, but nothing says that outlast made them
@@ -287,6 +288,10 @@ class RetryAfter(OutlastError):
 
 class DatabaseUnavailable(OutlastError):
     """The database did not answer in time. Whether it had taken a write is checked before one is repeated."""
+
+
+class DatabaseBusy(DatabaseUnavailable):
+    """Somebody else's transaction holds what this one needs, and does not end. Nothing was written."""
 
 
 class DriverMissing(OutlastError, ImportError):

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from outlast import Context, IsolationRefused, Outlast, Signal, Status, StepContext, WorkerOptions, step, workflow
+from outlast import (
+    CompensationContext,
+    Context,
+    IsolationRefused,
+    Outlast,
+    Signal,
+    Status,
+    StepContext,
+    WorkerOptions,
+    step,
+    workflow,
+)
 from support.probing import Tables, until_awaited
 from support.tcp_proxy import TcpProxy
 
@@ -38,8 +49,11 @@ def second(s: StepContext, number: int) -> int:
 
 
 @first.compensate
+async def undo_first(s: CompensationContext, number: int) -> None: ...
+
+
 @second.compensate
-async def undo(number: int) -> None: ...
+def undo_second(s: CompensationContext, number: int) -> None: ...
 
 
 @workflow("adding")

@@ -270,6 +270,8 @@ async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitSta
         road: Any = database._road
         connection: Connection = await road._connect()
         stack.push_async_callback(connection.close)
+        # Whoever waits here waits for as long as the schedule wants; only a circle ends it.
         await connection.execute("set deadlock_timeout = '20ms'")
+        await connection.execute("set lock_timeout = 0")
         connections.append(connection)
     return _AsyncpgLink(connections[0], connections[2]), _AsyncpgLink(connections[1], connections[2])

@@ -21,8 +21,9 @@ class Database(Protocol):
 
     `run` and `run_blocking` take a function that makes the op: a transient failure (serialization, deadlock, busy,
     connection lost before COMMIT was sent) runs a new one. `repeatable` says that the op may also run again when it is
-    unknown whether COMMIT took effect; without it DatabaseUnavailable is raised then. Both raise DatabaseUnavailable when
-    the database stays away for longer than `patience` seconds.
+    unknown whether COMMIT took effect; without it DatabaseUnavailable is raised then, and DatabaseBusy as soon as the
+    database has waited for somebody's lock as long as it may. Both raise DatabaseUnavailable when the database stays away
+    for longer than `patience` seconds.
     """
 
     @property

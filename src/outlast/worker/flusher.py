@@ -2,6 +2,10 @@
 
 Nothing waits for company and there is no timer: a lone writer is taken at once. Writers are asked what they have to write
 when a batch is formed, not when they ask for a place in it, so that all they have by then goes along.
+
+A caller may have a transaction open in which it cancelled one of the runs, or sent a signal that one is about to wait for.
+Whoever waits for that is set aside and tried again beside the others, who go on.
+Held by tests/faults/test_callers_transactions.py.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from outlast.errors import DatabaseUnavailable, LeaseLost
+from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
 from outlast.ports.database import Database
@@ -131,7 +135,9 @@ class Flusher:
         self._on_lease_lost = on_lease_lost
         self._writers: deque[Writer] = deque()
         self._starters: deque[Starter] = deque()
+        self._aside: deque[_Group] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._aside_task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._pid = os.getpid()
 
@@ -150,8 +156,10 @@ class Flusher:
         self._is_closed = True
         self._writers.clear()
         self._starters.clear()
-        if self._task is not None:
-            self._task.cancel()
+        self._aside.clear()
+        for task in (self._task, self._aside_task):
+            if task is not None:
+                task.cancel()
 
     def _begin(self) -> None:
         if self._task is None and not self._is_closed:
@@ -163,10 +171,32 @@ class Flusher:
             while (self._writers or self._starters) and os.getpid() == self._pid:
                 await self._flush(self._next())
         except LeaseLost:
-            self._is_closed = True
-            self._loop.call_soon(self._on_lease_lost, context=self._context)
+            self._lose()
         finally:
             self._task = None
+
+    def _set_aside(self, group: _Group) -> None:
+        self._tell_starters(group)
+        self._aside.append(group)
+        if self._aside_task is None and not self._is_closed:
+            self._aside_task = self._loop.create_task(
+                self._flush_aside(), name="outlast-flush-aside", context=self._context
+            )
+
+    async def _flush_aside(self) -> None:
+        try:
+            while self._aside and os.getpid() == self._pid:
+                await asyncio.sleep(_FIRST_PAUSE)
+                await self._flush(self._aside.popleft())
+        except LeaseLost:
+            self._lose()
+        finally:
+            self._aside_task = None
+
+    def _lose(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.call_soon(self._on_lease_lost, context=self._context)
 
     def _next(self) -> _Group:
         starters = [self._starters.popleft() for _ in range(min(len(self._starters), _MOST))]
@@ -186,9 +216,12 @@ class Flusher:
             raise
         except Exception as error:
             if len(group) > 1:
-                # One item that the database refuses must not strand the others.
+                # One item that the database refuses, or cannot write now, must not strand the others.
                 for one in group.singly():
                     await self._flush(one)
+                return
+            if isinstance(error, DatabaseBusy):
+                self._set_aside(group)
                 return
             logger.exception("The database refused to record run %r.", group.name)
             self._loop.call_soon(_refuse, group, error, context=self._context)
@@ -202,6 +235,8 @@ class Flusher:
         while True:
             try:
                 return await self._database.run(lambda: store.flush(lease, batch), repeatable=False, patience=_PATIENCE)
+            except DatabaseBusy:
+                raise
             except DatabaseUnavailable as error:
                 if not pause:
                     logger.warning(

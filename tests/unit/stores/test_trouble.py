@@ -14,7 +14,7 @@ from outlast.stores.dialects.base import Trouble
 from outlast.stores.dialects.postgresql import PostgreSQL, refused_for_good
 from outlast.stores.dialects.sqlite import SQLite
 
-BUSY, LOST = Trouble.BUSY, Trouble.LOST
+BUSY, HELD, LOST = Trouble.BUSY, Trouble.HELD, Trouble.LOST
 
 
 def _sqlite(code: int) -> sqlite3.OperationalError:
@@ -28,7 +28,7 @@ def _sqlite(code: int) -> sqlite3.OperationalError:
     [
         (asyncpg.SerializationError("x"), BUSY),
         (asyncpg.DeadlockDetectedError("x"), BUSY),
-        (asyncpg.LockNotAvailableError("x"), BUSY),
+        (asyncpg.LockNotAvailableError("x"), HELD),
         (asyncpg.QueryCanceledError("x"), BUSY),
         (asyncpg.AdminShutdownError("x"), LOST),
         (asyncpg.CannotConnectNowError("x"), LOST),

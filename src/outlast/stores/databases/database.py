@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
-from outlast.errors import DatabaseUnavailable
+from outlast.errors import DatabaseBusy, DatabaseUnavailable
 from outlast.ports.database import MakeOp, Notice
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
@@ -125,24 +125,31 @@ class _Attempts:
 
     def next_delay(self, error: Exception) -> float:
         """Return the delay before another attempt. Raises the error when it is about the operation itself."""
-        if isinstance(error, OutcomeUnknown):
-            if not self._repeatable:
-                raise DatabaseUnavailable(
-                    "The connection to the database broke while a transaction was being committed; whether it was is not "
-                    "known here."
-                ) from error.__cause__
-        elif self._dialect.trouble(error) is None:
+        trouble = Trouble.LOST if isinstance(error, OutcomeUnknown) else self._dialect.trouble(error)
+        if trouble is None:
             raise error
+        if isinstance(error, OutcomeUnknown) and not self._repeatable:
+            raise DatabaseUnavailable(
+                "The connection to the database broke while a transaction was being committed; whether it was is not "
+                "known here."
+            ) from error.__cause__
+        if trouble is Trouble.HELD and not self._repeatable:
+            raise DatabaseBusy(f"Another transaction holds what this one needs: {_told(error)}") from error
         delay = next(self._delays)
         if delay >= self.left:
-            raise self._given_up(error) from error
+            raise self._given_up(error, trouble) from error
         return delay
 
-    def _given_up(self, error: Exception) -> DatabaseUnavailable:
-        busy = self._dialect.trouble(error) is Trouble.BUSY
-        what = "kept refusing because of other transactions" if busy else "could not be reached"
-        cause = error.__cause__ if isinstance(error, OutcomeUnknown) and error.__cause__ else error
-        return DatabaseUnavailable(f"The database {what} for {self._patience:g} s: {type(cause).__name__}: {cause}")
+    def _given_up(self, error: Exception, trouble: Trouble) -> DatabaseUnavailable:
+        spent = f"for {self._patience:g} s: {_told(error)}"
+        if trouble is Trouble.LOST:
+            return DatabaseUnavailable(f"The database could not be reached {spent}")
+        return DatabaseBusy(f"Other transactions were in the way {spent}")
+
+
+def _told(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, OutcomeUnknown) and error.__cause__ else error
+    return f"{type(cause).__name__}: {cause}"
 
 
 def _delays() -> Iterator[float]:

@@ -40,6 +40,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "jit": "off",
     # A process that is stopped in the middle of a transaction keeps its locks no longer than this.
     "idle_in_transaction_session_timeout": "10s",
+    # A caller may keep the transaction open in which it cancelled a run or sent a signal. A worker has other runs to write
+    # for meanwhile. Held by tests/faults/test_callers_transactions.py.
+    "lock_timeout": "500ms",
 }
 _CONNECT_TIMEOUT: Final = 10.0
 

@@ -24,6 +24,9 @@ class Trouble(StrEnum):
     BUSY = "busy"
     """The database refused because of others (deadlock, serialization, lock); nothing of the transaction was done."""
 
+    HELD = "held"
+    """The database waited for somebody's lock for as long as it may; nothing of the transaction was done."""
+
     LOST = "lost"
     """The connection broke or the server is away. What had been sent may or may not have been done."""
 

@@ -27,8 +27,11 @@ from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
 from outlast.stores.tables import Query, Tables
 
 _OLDEST: Final = 130_000
-_BUSY: Final = frozenset({"40001", "40P01", "55P03", "57014"})
-"""serialization_failure, deadlock_detected, lock_not_available, query_canceled (a statement_timeout)."""
+_BUSY: Final = frozenset({"40001", "40P01", "57014"})
+"""serialization_failure, deadlock_detected, query_canceled (a statement_timeout)."""
+
+_HELD: Final = "55P03"
+"""lock_not_available, after the lock_timeout."""
 
 _LOST: Final = frozenset({"57P01", "57P02", "57P03", "53300", "25P03", "57P05", "25P02"})
 """admin and crash shutdown, cannot_connect_now, too_many_connections, the idle timeouts; 25P02 follows one of ours."""
@@ -120,6 +123,8 @@ class PostgreSQL(Dialect):
         for part in unwrapped(error):
             state = _sqlstate(part)
             if state is not None:
+                if state == _HELD:
+                    return Trouble.HELD
                 if state in _BUSY:
                     return Trouble.BUSY
                 return Trouble.LOST if state in _LOST or state.startswith("08") else None

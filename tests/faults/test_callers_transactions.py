@@ -1,0 +1,168 @@
+"""A caller keeps the transaction open in which it cancelled, signalled or started something.
+
+What it is about has to wait for it. Nothing else has: a worker writes for all its runs at once, and one that is in the way
+must not hold up the others; least of all when the caller itself waits for one of them inside that transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from outlast import Context, Outlast, RunCancelled, Signal, StepContext, WorkerOptions, step, workflow
+from support.nursery import Nursery
+from support.probing import Tables, until, until_awaited
+from support.programs import fleet
+
+calls: Counter[str] = Counter()
+word = Signal("word", int)
+OPTIONS = WorkerOptions(poll="50ms", lease="5m")
+
+
+@step
+async def first(s: StepContext, number: int) -> int:
+    calls[s.idempotency_key] += 1
+    return number
+
+
+@workflow("adding")
+async def adding(ctx: Context, number: int) -> int:
+    return await first(number) + await first.named("again")(number)
+
+
+@workflow("listening")
+async def listening(ctx: Context, number: int) -> int | None:
+    await first(number)
+    return await ctx.wait_for("word", ctx.signal(word, key="line"))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_calls() -> None:
+    calls.clear()
+
+
+@asynccontextmanager
+async def transaction(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+async def assert_others_go_on(app: Outlast) -> None:
+    async with asyncio.timeout(20):
+        results = await asyncio.gather(*(app.start_and_wait(adding, number) for number in range(50)))
+    assert results == [2 * number for number in range(50)]
+
+
+async def test_an_open_cancel_holds_up_its_own_run_alone(postgres_url: str) -> None:
+    gate = asyncio.Event()
+
+    @workflow("standing")
+    async def standing(ctx: Context) -> None:
+        await ctx.step("stand", lambda s: gate.wait())
+        await ctx.sleep("long", "1d")
+
+    async with Outlast(postgres_url, workflows=[adding, standing], worker=OPTIONS) as app:
+        held = await app.start(standing)
+        async with transaction(postgres_url) as tx:
+            await app.cancel(held.id, tx=tx)
+            gate.set()
+            await assert_others_go_on(app)
+            run = await app.get(held.id, journal=True)
+            assert run is not None
+            assert run.journal == ()
+
+        with pytest.raises(RunCancelled):
+            await held.result(timeout="20s")
+        run = await app.get(held.id, journal=True)
+        assert run is not None
+        assert [entry.name for entry in run.journal] == ["stand", "long", "$stop"]
+    assert set(calls.values()) == {1}
+
+
+async def test_an_open_signal_holds_up_those_alone_who_are_about_to_wait_for_it(postgres_url: str) -> None:
+    async with Outlast(postgres_url, workflows=[adding, listening], worker=OPTIONS) as app:
+        async with transaction(postgres_url) as tx:
+            await app.signal(word, 7, key="line", tx=tx)
+            # The signal is older than the run, by its place in the line, but not committed yet.
+            held = [await app.start(listening, number) for number in range(3)]
+            await assert_others_go_on(app)
+
+        await app.signal(word, 8, key="line")
+        assert [await run.result(timeout="20s") for run in held] == [7, 7, 7]
+    assert set(calls.values()) == {1}
+
+
+async def test_an_open_start_holds_up_those_alone_who_start_the_same(postgres_url: str) -> None:
+    async with Outlast(postgres_url, workflows=[adding], worker=OPTIONS) as app:
+        async with transaction(postgres_url) as tx:
+            await app.start(adding, 1, id="one", tx=tx)
+            again = asyncio.create_task(app.start(adding, 1, id="one"))
+            await assert_others_go_on(app)
+            assert not again.done()
+
+        assert (await again).created is False
+        assert await app.result("one", timeout="20s") == 2
+    assert set(calls.values()) == {1}
+
+
+async def test_a_lease_outlasts_an_open_transaction(postgres_url: str) -> None:
+    """What waits for the caller's lock holds the worker's own row, which its renewal changes."""
+    gate = asyncio.Event()
+
+    @workflow("standing")
+    async def standing(ctx: Context) -> None:
+        await ctx.step("stand", lambda s: gate.wait())
+        await ctx.sleep("long", "1d")
+
+    tables = Tables(postgres_url)
+    async with Outlast(postgres_url, workflows=[standing], worker=WorkerOptions(poll="50ms", lease="1s")) as app:
+        held = await app.start(standing)
+        async with transaction(postgres_url) as tx:
+            await app.cancel(held.id, tx=tx)
+            gate.set()
+            ((begin,),) = await asyncio.to_thread(tables, "select lease_until from {workers}")
+
+            async def is_renewed() -> bool:
+                return await asyncio.to_thread(
+                    lambda: tables("select lease_until from {workers}") > [(begin + 2_000_000,)]
+                )
+
+            await until_awaited(is_renewed, "two leases to pass")
+        with pytest.raises(RunCancelled):
+            await held.result(timeout="20s")
+        assert await asyncio.to_thread(tables, "select lapses from {runs}") == [(0,)]
+
+
+def test_an_open_cancel_holds_up_no_other_run_of_a_dead_worker(
+    postgres_url: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    ledger = str(tmp_path / "ledger")
+    dead = nursery.start(fleet.hold, database=postgres_url, ledger=ledger, count=20)
+    dead.wait_for("holds 20")
+    dead.kill()
+    tables = Tables(postgres_url)
+    open_runs = "select count(*) from {runs} where finished_at is null"
+
+    async def main() -> None:
+        client = Outlast(postgres_url, workflows=[fleet.working], worker=False)
+        async with client, transaction(postgres_url) as tx:
+            await client.cancel(fleet.run_id(7), tx=tx)
+            tables.end_leases()
+            nursery.start(fleet.serve, database=postgres_url, ledger=ledger).wait_for("works")
+            await asyncio.to_thread(until, lambda: tables(open_runs) == [(1,)], "the others to end")
+
+    asyncio.run(main())
+
+    until(lambda: tables(open_runs) == [(0,)], "the last one to end")
+    assert tables("select id from {runs} where status = 'cancelled'") == [(fleet.run_id(7),)]
