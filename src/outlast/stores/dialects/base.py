@@ -43,9 +43,6 @@ class Dialect(ABC):
     has_arrays: ClassVar[bool]
     """Many rows travel as arrays inside one statement: the hot writes are one round trip (`stores.arrays`)."""
 
-    checks_isolation: ClassVar[bool]
-    """A transaction may read an old snapshot after it waited for a lock, and so miss a wake-up. Senders must check."""
-
     @abstractmethod
     def now(self) -> ColumnElement[int]:
         """Return the database's clock in microseconds: one value within a statement, never one from before a wait for

@@ -59,7 +59,6 @@ class PostgreSQL(Dialect):
     name: ClassVar[str] = "postgresql"
     has_schemas: ClassVar[bool] = True
     has_arrays: ClassVar[bool] = True
-    checks_isolation: ClassVar[bool] = True
 
     def now(self) -> ColumnElement[int]:
         # Not now(): that is the transaction's beginning, and a caller's may lie far back. Not clock_timestamp(): it is

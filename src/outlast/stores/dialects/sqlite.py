@@ -31,7 +31,6 @@ class SQLite(Dialect):
     name: ClassVar[str] = "sqlite"
     has_schemas: ClassVar[bool] = False
     has_arrays: ClassVar[bool] = False
-    checks_isolation: ClassVar[bool] = False
 
     def now(self) -> ColumnElement[int]:
         # SQLite's own clock has milliseconds at best; this is evaluated when the statement is executed.
