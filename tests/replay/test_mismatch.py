@@ -11,7 +11,7 @@ import pytest
 
 from outlast import Context, JournalMismatch, Signal, workflow
 from outlast.engine.decision import Finished
-from outlast.model.journal import Kind, Phase
+from outlast.model.journal import Kind, Phase, Record
 from outlast.model.run import Status
 from support.replaying import START, Rehearsal
 
@@ -161,10 +161,6 @@ async def new_commit(ctx: Context) -> None:
     ctx.commit("new")
 
 
-async def new_now(ctx: Context) -> None:
-    ctx.now()
-
-
 async def new_random(ctx: Context) -> None:
     ctx.random()
 
@@ -173,7 +169,7 @@ async def new_timer(ctx: Context) -> None:
     asyncio.get_running_loop().call_later(5, lambda: None)
 
 
-@pytest.mark.parametrize("insert", [new_sleep, new_wait, new_commit, new_now, new_random, new_timer])
+@pytest.mark.parametrize("insert", [new_sleep, new_wait, new_commit, new_random, new_timer])
 def test_what_is_recorded_when_it_is_reached_cannot_be_new_before_recorded_things(insert: Any) -> None:  # noqa: ANN401, RUF100
     @workflow("order")
     async def changed(ctx: Context) -> str:
@@ -183,6 +179,42 @@ def test_what_is_recorded_when_it_is_reached_cannot_be_new_before_recorded_thing
         return "changed"
 
     assert "before it" in said(recorded(3).replaced(changed))
+
+
+def numbered(run: Rehearsal, records: list[Record]) -> Rehearsal:
+    run.journal[:] = [dataclasses.replace(record, seq=seq) for seq, record in enumerate(records)]
+    return run
+
+
+def test_a_look_at_the_clock_may_come_and_go() -> None:
+    """asyncio.wait_for looks at the clock since Python 3.12: a run must go on after the upgrade, and after going back."""
+
+    @workflow("looks")
+    async def looks(ctx: Context) -> list[str]:
+        async with asyncio.timeout(7200):
+            await ctx.sleep("one", "1h")
+        before = ctx.now()
+        await ctx.sleep("two", "1h")
+        return [str(before), str(ctx.now())]
+
+    @workflow("looks")
+    async def looks_once(ctx: Context) -> list[str]:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_at(START / 1e6 + 7200, print)
+        await ctx.sleep("one", "1h")
+        timer.cancel()
+        await ctx.sleep("two", "1h")
+        return [str(START), str(ctx.now())]
+
+    run = Rehearsal(looks)
+    run.end(keep=True)
+    assert run.names == ["$now:0", "$timer:0", "one", "one", "$now:1", "two", "two", "$now:2"]
+    without = numbered(run.cut(8), [record for record in run.journal if record.kind is not Kind.NOW])
+    without.now = START + 7_200_000_000
+
+    assert without.end() == run.cut(8).end()
+    assert [name for name in without.names if "now" in name] == ["$now:2"]
+    assert isinstance(run.cut(7).replaced(looks_once).end(), Finished)
 
 
 def test_the_same_insertion_after_the_last_recorded_thing_is_fine() -> None:

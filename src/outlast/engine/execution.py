@@ -43,7 +43,8 @@ class Execution:
     ) -> None:
         self._facts = facts
         self._journal = Journal(facts.id, records)
-        self._time = RunTime(now, self._journal, latest(records, facts.started_at))
+        since = latest(records, facts.started_at)
+        self._time = RunTime(now, self._journal, started_at=facts.started_at, since=since)
         self._code = Code(workflow, facts, self._journal, self._time, entropy=entropy, default_retry=default_retry)
         self._ending = Ending(workflow, facts, self._code, self._journal, self._time)
         self._performing = self._code.performing
@@ -206,10 +207,10 @@ class Execution:
             self._performing.count_lapses(self._lapses)
             self._lapses = 0
         while self._is_going_on and (deliver := self._next()) is not None:
-            deliver()
-            self._code.rest()
+            if deliver():
+                self._code.rest()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _next(self) -> Callable[[], bool] | None:
         """Choose what happened first. Of what happened at the same time a stop comes last."""
         if self._waits_for_steps_alone:
             return self._deliver_report if self._performing.next_report is not None else None
@@ -232,10 +233,10 @@ class Execution:
         code = self._code
         return not (code.timers.has_live or code.waits.has_live or self._requested or self._facts.deadline_at)
 
-    def _deliver_report(self) -> None:
+    def _deliver_report(self) -> bool:
         outcome = self._performing.record_next(may_retry=True)
         if outcome is None:
-            return
+            return False  # Another attempt follows, of which the code knows nothing.
         asked = self._journal.asker(outcome.record.name)
         assert isinstance(asked, AskedStep)
         asked.arm(outcome.record)
@@ -243,6 +244,7 @@ class Execution:
             self._code.note(outcome.misuse)
         else:
             asked.settle(outcome.value, outcome.failed)
+        return True
 
     @property
     def _stop_at(self) -> int | None:
@@ -250,9 +252,10 @@ class Execution:
         requested_at = None if self._requested is None else self._requested.at
         return min((at for at in (self._facts.deadline_at, requested_at) if at is not None), default=None)
 
-    def _deliver_stop(self) -> None:
+    def _deliver_stop(self) -> bool:
         requested, deadline_at = self._requested, self._facts.deadline_at
         if requested is not None and (deadline_at is None or requested.at <= deadline_at):
             self._ending.begin(requested)
         elif deadline_at is not None:
             self._ending.begin(timed_out(deadline_at, self._facts.created_at))
+        return True

@@ -16,7 +16,7 @@ from outlast.model.journal import Kind, Phase, Record
 
 X = TypeVar("X", bound=OutlastError)
 
-_INLINE: Final = frozenset({Kind.COMMIT, Kind.NOW, Kind.RANDOM, Kind.UUID})
+_INLINE: Final = frozenset({Kind.COMMIT, Kind.RANDOM, Kind.UUID})
 
 
 class Recorded:
@@ -65,6 +65,10 @@ class Journal:
         self.after_stop: list[Record] = []
         """Outcomes of steps that were in flight when the run was stopped."""
         self.compensations: dict[str, Recorded] = {}
+        self.readings: dict[str, Record] = {}
+        """What the code saw when it looked at the clock. Nothing depends on whether it looks."""
+        self.delivered_at = 0
+        """When what was delivered last was recorded."""
         self.trouble: OutlastError | None = None
         """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""
         self._askers: dict[str, Asker | None] = {}
@@ -80,6 +84,9 @@ class Journal:
             return
         if record.kind is Kind.STOP:
             self.stop = record
+            return
+        if record.kind is Kind.NOW:
+            self.readings[record.name] = record
             return
         known = self.compensations if record.kind is Kind.COMPENSATION else self._unasked
         recorded = known.get(record.name)
@@ -99,7 +106,7 @@ class Journal:
     @property
     def shows_no_code(self) -> bool:
         """True when nothing is recorded that code must have been run for; a run may be stopped before it begins."""
-        return not (self._unasked or self._askers or self.compensations or self.trouble)
+        return not (self._unasked or self.readings or self.compensations or self.trouble)
 
     @property
     def is_behind(self) -> bool:
@@ -133,6 +140,7 @@ class Journal:
         if asker is None or not asker.answer(record):
             raise self.mismatched(record, found())
         self._deliveries.popleft()
+        self.delivered_at = record.recorded_at
         return True
 
     def asker(self, name: str) -> Asker | None:

@@ -9,14 +9,15 @@ from outlast.model.journal import Kind, Phase, Record
 
 
 class RunTime:
-    """Tell a run's time in microseconds."""
+    """Tell a run's time in microseconds. It began at `started_at`, and lived until `since` at least."""
 
-    def __init__(self, now: Callable[[], int], journal: Journal, since: int) -> None:
+    def __init__(self, now: Callable[[], int], journal: Journal, *, started_at: int, since: int) -> None:
         self._now = now
         self._journal = journal
         self._latest = since
+        self._shown = started_at
         self._seen: int | None = None
-        self._count = 0
+        self._delivery = -1
 
     def now(self) -> int:
         """Return the present, not recorded. It is never before anything that the run knows to have happened."""
@@ -31,20 +32,28 @@ class RunTime:
     def begin_delivery(self) -> None:
         """Until the code comes to rest again, time stands still for it."""
         self._seen = None
+        self._delivery += 1
 
     def seen(self) -> int:
-        """Return the time as the code sees it: recorded, and one and the same between two deliveries."""
+        """Return the time as the code sees it: recorded, and one and the same between two deliveries.
+
+        A look at the clock does nothing, so code may get or lose one: asyncio itself looks more often in some versions of
+        Python than in others. Readings are told apart by the delivery they belong to, and one that is missing in the past
+        is the time at which that delivery was recorded.
+        """
         if self._seen is None:
-            name = f"$now:{self._count}"
-            recorded = self._journal.look_up_reached(Kind.NOW, name)
-            self._count += 1
-            if recorded is None:
-                self._seen = at = self.now()
-                self._journal.add(Kind.NOW, Phase.DONE, name, at=at, payload=str(at))
-            else:
-                self._seen = self._read(recorded.first)
-                self.observe(self._seen)
+            self._seen = self._shown = max(self._shown, self._reading(f"$now:{self._delivery}"))
         return self._seen
+
+    def _reading(self, name: str) -> int:
+        recorded = self._journal.readings.get(name)
+        if recorded is not None:
+            return self._read(recorded)
+        if self._journal.is_behind:
+            return self._journal.delivered_at
+        at = self.now()
+        self._journal.add(Kind.NOW, Phase.DONE, name, at=at, payload=str(at))
+        return at
 
     def _read(self, record: Record) -> int:
         try:

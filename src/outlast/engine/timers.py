@@ -125,7 +125,7 @@ class Timers:
         earliest = self._deadlines.earliest()
         return None if earliest is None else earliest[0]
 
-    def fire_next(self) -> None:
+    def fire_next(self) -> bool:
         """Record that the time of the next one has come, and tell the code."""
         earliest = self._deadlines.earliest()
         assert earliest is not None
@@ -134,6 +134,7 @@ class Timers:
         self._journal.add(timer.kind, Phase.DONE, timer.name, at=self._time.now())
         timer.is_live = False
         timer.fire()
+        return True
 
     def _open(self, timer: Timer, *, until: int | None = None, delay: int | None = None) -> None:
         recorded = self._journal.look_up_reached(timer.kind, timer.name)

@@ -188,7 +188,7 @@ class Waits:
                 topic.hot = None
         return None
 
-    def take_next_signal(self) -> None:
+    def take_next_signal(self) -> bool:
         """Give that signal to the wait that has waited longest; or an older one for which it waits as well."""
         topic = self._topics[self._hot[0][2]]
         head = self._head(topic)
@@ -196,6 +196,7 @@ class Waits:
         assert waiting is not None
         place, signal = min(self._candidates(waiting), key=lambda candidate: candidate[1].id)
         self._end(waiting, _Ended(place, signal.id, signal.payload))
+        return True
 
     @property
     def next_due(self) -> int | None:
@@ -212,13 +213,14 @@ class Waits:
         """Whether all signals that may end the wait are known: one stored before its deadline wins over time."""
         return waiting.is_old and (self._read_topics is None or waiting.topics.keys() <= set(self._read_topics))
 
-    def end_next_due(self) -> None:
+    def end_next_due(self) -> bool:
         """End that wait by the earliest of its timers, the first listed one if several are as early."""
         earliest = self._deadlines.earliest()
         assert earliest is not None
         due, waiting = earliest
         self._deadlines.pop()
         self._end(waiting, _Ended(waiting.plan.index(due)))
+        return True
 
     # The turn ends.
 
