@@ -222,17 +222,25 @@ class CompensationFailed(RunFailed):
 class ResultTimeout(OutlastError, TimeoutError):
     """The result was not there in time. The run goes on: ask again."""
 
-    def __init__(self, run_id: str, timeout: timedelta) -> None:
-        super().__init__(f"Run {run_id!r} had not ended after {timeout}. It goes on; ask again for its result.")
+    def __init__(self, run_id: str, timeout: timedelta, status: str | None = None) -> None:
+        stands = "" if status is None else f" and is {status}"
+        hint = " No worker has taken it yet: is one running that registers its workflow?" if status == "pending" else ""
+        super().__init__(
+            f"Run {run_id!r} had not ended after {timeout}{stands}.{hint} Only this waiting has ended, the run goes on: "
+            "ask again for its result, or see what it waits for with app.get(id, journal=True)."
+        )
         self.run_id = run_id
         self.timeout = timeout
+        self.status = status
 
 
 class AppClosed(OutlastError):
     """The app was closed while this call waited for a run's end. The run goes on, wherever a worker is."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere.")
+        super().__init__(
+            f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere."
+        )
         self.run_id = run_id
 
 

@@ -17,6 +17,7 @@ from outlast.client.access import Access
 from outlast.client.grouping import Grouped
 from outlast.errors import AppClosed, ResultTimeout, RunNotFound
 from outlast.model.ids import RunId
+from outlast.model.run import Status
 from outlast.ports.local import LocalWorker
 from outlast.ports.store import Outcome
 
@@ -72,17 +73,19 @@ async def ending(
     limit = None if timeout is None else loop.time() + timeout.total_seconds()
     # Watch before the first look: what is recorded between the two is then seen by one of them.
     told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
+    status: Status | None = None
     try:
         for pause in pauses():
             if not (worker and worker.holds(run_id)):
                 outcome = await look.ask(run_id)
                 if outcome is None:
                     raise RunNotFound(run_id)
-                if outcome.status.is_terminal:
+                status = outcome.status
+                if status.is_terminal:
                     return outcome
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
-                raise ResultTimeout(run_id, timeout)
+                raise ResultTimeout(run_id, timeout, status)
             if not waiters.is_closed:
                 await waiters.pause(told, _until_next_look(now, pause, limit))
             if told.done() and not told.cancelled():
@@ -109,7 +112,7 @@ def ending_blocking(
                 return outcome
             now = time.monotonic()
             if limit is not None and timeout is not None and now >= limit:
-                raise ResultTimeout(run_id, timeout)
+                raise ResultTimeout(run_id, timeout, outcome.status)
             told.wait(pause if limit is None else min(pause, limit - now))
             told.clear()
     raise AssertionError("the pauses never end")

@@ -12,6 +12,7 @@ from outlast.model.durations import Duration, parse_duration
 
 Jitter = Literal["none", "full", "equal"]
 OnCancel = Literal["finish", "abort"]
+_USUAL_MAX_DELAY: Final = timedelta(minutes=5)
 MAX_PRIORITY: Final = 2_097_151
 
 
@@ -21,7 +22,8 @@ class Retry:
 
     The wait before attempt n + 1 is `min(max_delay, delay * factor ** (n - 1))`; with jitter "full" a random part of it,
     with "equal" half of it and a random part of the other half. Waits are durable: a crash neither shortens nor resets
-    them. Defaults: 3 attempts (the first included), 1 s, doubling, at most 5 minutes, no jitter.
+    them. Defaults: 3 attempts (the first included), 1 s, doubling, at most 5 minutes (or `delay`, where that is longer), no
+    jitter.
 
     `retry_if(error, attempt)` returning False gives up at once; `delays(attempt, error)` replaces the formula. When one of
     the two raises, the step gives up and the journal says so.
@@ -34,7 +36,7 @@ class Retry:
     attempts: int = 3
     delay: Duration = "1s"
     factor: float = 2.0
-    max_delay: Duration = "5m"
+    max_delay: Duration | None = None
     jitter: Jitter = "none"
     retry_if: Callable[[BaseException, int], bool] | None = None
     delays: Callable[[int, BaseException], Duration] | None = None
@@ -49,7 +51,11 @@ class Retry:
         if self.jitter not in ("none", "full", "equal"):
             raise InvalidArgument(f"Retry(jitter=...) is 'none', 'full' or 'equal'; {self.jitter!r} is not.")
         object.__setattr__(self, "first_delay", parse_duration(self.delay, what="Retry(delay=...)"))
-        object.__setattr__(self, "longest_delay", parse_duration(self.max_delay, what="Retry(max_delay=...)"))
+        if self.max_delay is None:
+            longest = max(self.first_delay, _USUAL_MAX_DELAY)
+        else:
+            longest = parse_duration(self.max_delay, what="Retry(max_delay=...)")
+        object.__setattr__(self, "longest_delay", longest)
 
 
 RetryOption = Retry | int | Literal[False] | None

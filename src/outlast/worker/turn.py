@@ -28,6 +28,7 @@ logger = logging.getLogger("outlast.worker")
 
 _EFFECTS: Final = frozenset({Kind.STEP, Kind.COMPENSATION})
 _UNWRITABLE_PAUSE: Final = 30.0
+_LEVELS: Final = {Status.CANCELLED: logging.INFO, Status.COMPENSATION_FAILED: logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,8 @@ class Turn:
             self._disarm()
             self._drop_attempts()
         if self._is_over:
+            if not lost:
+                self._log_end()
             self._host.ended(self, lost=lost, ready=ready)
             return
         self._start(self._covered)
@@ -259,6 +262,9 @@ class Turn:
                 case Returned(value):
                     self.execution.step_returned(call, value)
                 case Raised(error):
+                    logger.info(
+                        "Attempt %d of step %r of run %r failed.", call.attempt, call.name, self.id, exc_info=error
+                    )
                     self.execution.step_raised(call, error)
                 case GivenBack():
                     self.execution.step_given_back(call)
@@ -268,6 +274,13 @@ class Turn:
             self._break(broken)
         else:
             self._advance()
+
+    def _log_end(self) -> None:
+        """Say that a run ended otherwise than by completing: somebody may have to look."""
+        if isinstance(self.state, Finished) and self.state.failure is not None:
+            status, failure = self.state.status, self.state.failure
+            parts = "; ".join(map(str, (failure, *failure.inner)))
+            logger.log(_LEVELS.get(status, logging.WARNING), "Run %r ended as %s: %s", self.id, status, parts)
 
     def _tell_attempts(self) -> None:
         for attempt in list(self._attempts.values()):
