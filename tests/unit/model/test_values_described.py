@@ -166,7 +166,7 @@ TAGGED: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize("value", PLAIN)
 def test_json_itself_stands_as_it_is(value: object) -> None:
     text, copy = anything.settle(value, "result")
 
@@ -190,7 +190,7 @@ def test_a_text_comes_back_character_for_character(text: str) -> None:
         stored.encode()
 
 
-@pytest.mark.parametrize("value", TAGGED, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize("value", TAGGED)
 def test_every_other_value_comes_back_as_exactly_its_type(value: object) -> None:
     text, copy = anything.settle(value, "result")
 

@@ -132,7 +132,6 @@ def test_a_lone_surrogate_is_refused(annotation: object, value: object, where: s
         (collections.deque([1]), "deque has no stored form"),
         (msgspec.UNSET, "UnsetType has no stored form"),
     ],
-    ids=lambda each: str(each)[:30],
 )
 def test_what_is_no_value_is_refused_by_place_and_type(annotation: object, value: object, named: str) -> None:
     refused = refusal(annotation, {"a": [value]})
@@ -277,7 +276,7 @@ def test_an_integer_that_python_would_not_read_back_is_refused(annotation: objec
         (Parcel, Ping("h"), "result", "its type is Ping, and the annotation says Parcel"),
         (list[Charge | None], [None, {}], "result[1]", "its type is dict, and the annotation says Charge | None"),
     ],
-    ids=lambda each: str(each)[:30],
+
 )  # fmt: skip
 def test_a_value_of_another_type_than_its_annotation_is_refused(
     annotation: object, value: object, where: str, reason: str
