@@ -103,8 +103,8 @@ async def test_runs_that_have_ended_leave_nothing_in_memory(cached_runs: int) ->
     await check_memory("sqlite://", WorkerOptions(cached_runs=cached_runs, poll="1h"))
 
 
-async def test_a_database_keeps_nothing_of_runs_that_have_ended_in_this_process(shared_database_url: str) -> None:
-    await check_memory(shared_database_url, WorkerOptions(poll="1h"))
+async def test_a_server_makes_no_difference_to_that(postgres_url: str) -> None:
+    await check_memory(postgres_url, WorkerOptions(poll="1h"))
 
 
 async def check_memory(url: str, options: WorkerOptions) -> None:

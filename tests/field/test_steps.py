@@ -243,32 +243,31 @@ UNSTORABLE: Final[dict[str, Callable[[], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", UNSTORABLE)
-async def test_a_result_that_cannot_be_kept_fails_at_once_and_names_its_place(database_url: str, kind: str) -> None:
-    calls: list[int] = []
-    made: list[Any] = []
+async def test_a_result_that_cannot_be_kept_fails_at_once_and_names_its_place(database_url: str) -> None:
+    made: dict[str, Any] = {}
 
-    def make(s: StepContext) -> dict[str, object]:
-        calls.append(s.attempt)
-        made.append(UNSTORABLE[kind]())
-        return {"it": made[-1]}
+    def make(kind: str) -> dict[str, object]:
+        assert kind not in made
+        made[kind] = UNSTORABLE[kind]()
+        return {"it": made[kind]}
 
     @workflow("unstorable")
-    async def unstorable(ctx: Context) -> None:
-        await ctx.step("make", make)
+    async def unstorable(ctx: Context, kind: str) -> None:
+        await ctx.step("make", lambda s: make(kind))
 
     async with forgetful(database_url, unstorable) as app:
-        run = await app.start(unstorable)
+        await app.start_many(unstorable, list(UNSTORABLE), ids=list(UNSTORABLE))
         await app.drain()
+        failures = {str(run.id): run.failure for run in (await app.list()).runs}
 
-        failure = (await run_of(app, run.id)).failure
-    assert calls == [1]
-    assert failure is not None
-    (cause,) = failure.inner
-    assert cause.type == type_name(ValueNotStorable)
-    assert "result of step 'make'['it']" in cause.message
-    if kind in {"file", "coroutine"}:
-        made[0].close()
+    assert sorted(failures) == sorted(UNSTORABLE)
+    for failure in failures.values():
+        assert failure is not None
+        (cause,) = failure.inner
+        assert cause.type == type_name(ValueNotStorable)
+        assert "result of step 'make'['it']" in cause.message
+    for kind in ("file", "coroutine"):
+        made[kind].close()
 
 
 # Threads.

@@ -54,41 +54,46 @@ async def _catches_in_a_task(ctx: Context) -> str | None:
     return task.result()
 
 
-@pytest.mark.parametrize("cached_runs", [0, 1000])
-@pytest.mark.parametrize(
-    "code", [_catches_exceptions, _catches_base_exceptions, _catches_all, _cleans_up, _catches_in_a_task]
-)
-async def test_code_that_catches_everything_still_waits(database_url: str, code: Code, cached_runs: int) -> None:
-    @workflow("stubborn")
-    async def stubborn(ctx: Context) -> str | None:
-        return await code(ctx)
+CATCHING: Final[dict[str, Code]] = {
+    "exceptions": _catches_exceptions,
+    "base exceptions": _catches_base_exceptions,
+    "all": _catches_all,
+    "cleans up": _cleans_up,
+    "in a task": _catches_in_a_task,
+}
 
+
+@workflow("catching")
+async def catching(ctx: Context, what: str) -> str | None:
+    return await CATCHING[what](ctx)
+
+
+@pytest.mark.parametrize("cached_runs", [0, 1000])
+async def test_code_that_catches_everything_still_waits(database_url: str, cached_runs: int) -> None:
     cleaned.clear()
     options = WorkerOptions(cached_runs=cached_runs)
-    async with Outlast(database_url, workflows=[stubborn], worker=options, clock=ManualClock()) as app:
-        run = await app.start(stubborn)
+    async with Outlast(database_url, workflows=[catching], worker=options, clock=ManualClock()) as app:
+        await app.start_many(catching, list(CATCHING), ids=list(CATCHING))
         await app.drain()
-        assert (await run_of(app, run.id)).status is Status.SUSPENDED
+        assert {run.status for run in (await app.list()).runs} == {Status.SUSPENDED}
         await app.signal(told, "told")
         await app.drain()
 
-        assert await run.result(timeout="0s") == "told"
-        assert cleaned == ([run.id] if code is _cleans_up else [])
+        assert {str(run.id): run.output for run in (await app.list()).runs} == dict.fromkeys(CATCHING, "told")
+        assert cleaned == ["cleans up"]
 
 
 async def test_code_that_catches_its_cancellation_is_cancelled_all_the_same(database_url: str) -> None:
-    @workflow("stubborn")
-    async def stubborn(ctx: Context) -> str | None:
-        return await _catches_all(ctx)
-
-    async with forgetful(database_url, stubborn) as app:
-        run = await app.start(stubborn)
+    async with forgetful(database_url, catching) as app:
+        await app.start_many(catching, list(CATCHING), ids=list(CATCHING))
         await app.drain()
-        await app.cancel(run.id)
+        for run_id in CATCHING:
+            await app.cancel(run_id)
         await app.drain()
 
-        found = await run_of(app, run.id)
-    assert (found.status, found.output) == (Status.CANCELLED, None)
+        found = (await app.list()).runs
+    assert {(run.status, run.output) for run in found} == {(Status.CANCELLED, None)}
+    assert len(found) == len(CATCHING)
 
 
 # Going round and round. Each of these once made its worker stand still for ever, and with it all other runs of the process.
