@@ -92,13 +92,16 @@ def type_hints(function: Callable[..., Any], local: Mapping[str, Any] | None = N
 def annotation_text(function: Callable[..., Any], parameter: str) -> str:
     """Return an annotation as far as it can be shown; empty when there is none."""
     annotation = _annotations(underlying(function)).get(parameter, "")
+    if isinstance(annotation, typing.ForwardRef):
+        return annotation.__forward_arg__
     return annotation if isinstance(annotation, str) else getattr(annotation, "__qualname__", repr(annotation))
 
 
 def result_type(function: Callable[..., Any], local: Mapping[str, Any] | None = None) -> object:
     """Return the type of what a caller gets after awaiting; Any where the function does not say."""
-    if not getattr(underlying(function), "__annotations__", True):
-        return Any
+    with suppress(Exception):  # Since Python 3.14 looking at them evaluates them.
+        if not underlying(function).__annotations__:
+            return Any
     annotation = type_hints(function, local).get("return", Any)
     origin = typing.get_origin(annotation)
     if inspect.iscoroutinefunction(underlying(function)) or origin not in _AWAITABLES:
@@ -112,19 +115,24 @@ def caller_names() -> Mapping[str, Any] | None:
     return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 
+if sys.version_info >= (3, 14):
+    # Annotations are evaluated when somebody looks at them, so looking may fail: unless asked not to.
+    import annotationlib
+
+    _signature = functools.partial(inspect.signature, annotation_format=annotationlib.Format.FORWARDREF)
+    _annotations = functools.partial(annotationlib.get_annotations, format=annotationlib.Format.FORWARDREF)
+else:
+    _signature = inspect.signature
+
+    def _annotations(written: Callable[..., Any]) -> dict[str, Any]:
+        return dict(getattr(written, "__annotations__", {}))
+
+
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(_signature(function).parameters.values())
     except (TypeError, ValueError):
         return []
-
-
-def _annotations(written: Callable[..., Any]) -> dict[str, Any]:
-    if sys.version_info >= (3, 14):
-        import annotationlib  # noqa: PLC0415  not there before
-
-        return annotationlib.get_annotations(written, format=annotationlib.Format.FORWARDREF)
-    return dict(getattr(written, "__annotations__", {}))
 
 
 def _resolved(annotation: object, module: dict[str, Any], local: dict[str, Any] | None) -> object:

@@ -191,7 +191,7 @@ def test_dropped_tasks_end_where_they_stand(loop: WorkflowLoop, host: Host) -> N
         for _ in range(3):
             try:
                 await future
-            except BaseException:
+            except BaseException:  # noqa: BLE001
                 seen.append("asked to end")
 
     async def never_began() -> None:
