@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from types import CoroutineType
 from typing import Any, Final
 
 from outlast.engine.decision import Entropy, StepCall
@@ -21,7 +22,7 @@ from outlast.engine.replaying import Journal, Recorded
 from outlast.engine.retry import Again, judge
 from outlast.engine.runtime import RunTime
 from outlast.engine.stepcontext import StepContext
-from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
+from outlast.errors import DefinitionError, Failure, StepFailed
 from outlast.model.failures import decode_failure, encode_failure, failure_of
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
@@ -220,8 +221,8 @@ class Performing:
         if action.shape is not None:
             try:
                 text, value = action.shape.settle(report.value, f"result of step {action.name!r}")
-            except ValueNotStorable as error:
-                if inspect.iscoroutine(report.value):
+            except Exception as error:  # noqa: BLE001  the value's own code too: a dead proxy raises when it is asked for its class
+                if type(report.value) is CoroutineType:
                     report.value.close()
                 return self._gave_up(report, failure_of(error))
         return Outcome(self._final(report, Phase.DONE, text), value)

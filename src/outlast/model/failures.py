@@ -54,8 +54,15 @@ def _describe(error: BaseException, depth: int) -> Failure:
         type=type_name(type(error)),
         message=_storable(_message(error), _LONGEST_MESSAGE),
         traceback=_storable(_traceback(error), _LONGEST_TRACEBACK) if depth == 0 else "",
-        inner=_inner(error, depth + 1) if depth < _DEEPEST else (),
+        inner=_inner_or_none(error, depth + 1) if depth < _DEEPEST else (),
     )
+
+
+def _inner_or_none(error: BaseException, depth: int) -> tuple[Failure, ...]:
+    try:
+        return _inner(error, depth)
+    except Exception:  # noqa: BLE001  the application's code: a property of the error that raises
+        return ()
 
 
 def _inner(error: BaseException, depth: int) -> tuple[Failure, ...]:

@@ -20,13 +20,14 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    or_,
     select,
     update,
 )
 
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
-from outlast.model.run import Status
+from outlast.model.run import LIVE, Status
 from outlast.model.signal import StoredSignal
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Claim, ClaimedRun, ClaimRequest
@@ -60,6 +61,9 @@ _NOTHING_READ: Final[_Read] = (frozenset(), ())
 PROMOTED_AT_ONCE: Final = 1_000
 """Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
 
+_KNOWN: Final = tuple(sorted(str(status) for status in LIVE))
+"""A row with another status was not written by us; it must not stop the claim of the others."""
+
 
 class Claiming:
     """Claims, each one transaction."""
@@ -79,7 +83,11 @@ class Claiming:
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
         self._ready: Query = dialect.claim_lock(
             select(*(runs.c[name] for name in _COLUMNS))
-            .where(is_ready(runs), dialect.is_among(pair, "workflows"))
+            .where(
+                is_ready(runs),
+                dialect.is_among(pair, "workflows"),
+                or_(*(runs.c.status == status for status in _KNOWN)),
+            )
             .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
             .limit(bindparam("limit", type_=Integer))
         )

@@ -16,6 +16,7 @@ from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal
 from outlast.stores.tables import RUN_COLUMNS, Query
 
+_STOPS: Final = frozenset(str(kind) for kind in StopKind)
 _OPEN: Final = tuple(str(status) for status in (Status.PENDING, Status.RUNNING, Status.SUSPENDED))
 
 
@@ -131,7 +132,7 @@ def stored_run(row: Sequence[Any]) -> StoredRun:
 
 
 def stop_of(kind: str | None, reason: str | None, at: int | None) -> Stop | None:
-    """Read a stop request from its three columns."""
-    if kind is None or reason is None or at is None:
+    """Read a stop request from its three columns; one of a kind that we do not know is none, as it asks for nothing."""
+    if kind is None or reason is None or at is None or kind not in _STOPS:
         return None
     return Stop(StopKind(kind), decode_failure(reason), at)

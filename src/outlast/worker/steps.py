@@ -137,7 +137,12 @@ class _Attempt:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         del self._steps.tasks[task]
-        self._end(self._ending(task))
+        try:
+            ending = self._ending(task)
+        except Exception as error:
+            # Of the value's own code. Without an ending the turn would wait for ever.
+            ending = Raised(error)
+        self._end(ending)
 
     def _ending(self, task: asyncio.Task[Any]) -> Ending:
         # Read the error first: a task whose error nobody asked for complains when it is collected.
@@ -147,7 +152,8 @@ class _Attempt:
         if error is not None:
             return GIVEN_BACK if self._is_cut else Raised(error)
         value = task.result()
-        return Raised(value.error) if isinstance(value, _Exit) else Returned(value)
+        # By its type alone: `isinstance` asks the value for its class, and a dead proxy raises then.
+        return Raised(value.error) if type(value) is _Exit else Returned(value)
 
     def _late(self) -> Raised:
         return Raised(TimeoutError(f"step {self.call.name!r} took longer than its timeout of {self.call.timeout}"))
