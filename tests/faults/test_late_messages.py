@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from outlast import Context, Outlast, WorkerOptions, step, workflow
+from outlast import CompensationContext, Context, Outlast, RunCancelled, WorkerOptions, step, workflow
 from outlast.ports.store import Batch
 from outlast.worker.flusher import Flusher, _Group
 from support.probing import Tables, until_awaited
@@ -81,3 +81,42 @@ async def test_a_run_whose_start_is_committed_late_is_begun(
         run = await app.start(echoing, "hello", id="started-late")
 
         assert await run.result(timeout="20s") == "hello"
+
+
+async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(
+    postgres_url: str, postgres_proxy: TcpProxy
+) -> None:
+    """The run was parked by the second try, cancelled, and is being undone by the same worker, under the same lease. Parked
+    again behind its worker's back, for thirty days and with its stop taken note of, it would have stood still for as long."""
+    undoing, gate = asyncio.Event(), asyncio.Event()
+
+    async def undo(s: CompensationContext, text: str) -> None:
+        undoing.set()
+        await gate.wait()
+
+    @workflow("resting")
+    async def resting(ctx: Context) -> None:
+        await ctx.step("do", lambda s: "done late", compensate=undo)
+        await ctx.sleep("long", "30d")
+
+    options = WorkerOptions(poll="50ms", lease="5m")
+    app = Outlast(postgres_proxy.url(postgres_url), workflows=[resting], worker=options)
+    client = Outlast(postgres_url, workflows=[resting], worker=False)
+    async with app, client:
+        postgres_proxy.hold_at(b"done late")
+        run = await app.start(resting)
+        await asyncio.to_thread(postgres_proxy.wait_for_cut)
+        await until_awaited(lambda: _status(client, run.id, "suspended"), "the second try")
+        await client.cancel(run.id)
+        await undoing.wait()
+
+        await asyncio.to_thread(postgres_proxy.release)
+        gate.set()
+
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="20s")
+
+
+async def _status(app: Outlast, run_id: str, status: str) -> bool:
+    run = await app.get(run_id)
+    return run is not None and run.status == status

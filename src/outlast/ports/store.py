@@ -201,6 +201,8 @@ class RunWrite:
     custom_status: written when `sets_custom_status`, None clears it.
     held: why a parked run is held back (stored failure), None otherwise.
     progressed: True sets `lapses` back to 0.
+    turns: the run's `turns` in the turn that writes. A write that arrives in a later turn MUST change nothing of the run,
+        which then counts as lost; None writes in any turn.
     """
 
     id: RunId
@@ -214,6 +216,7 @@ class RunWrite:
     custom_status: str | None = None
     held: str | None = None
     progressed: bool = False
+    turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,7 @@ class Tenure:
 
     def _seat(self, workflow: str, version: int, turns: int, facts: RunFacts, execution: Drivable) -> Turn:
         turn = Turn(
-            self, self._place, facts.id, execution, status=facts.status, custom_status=facts.custom_status
+            self, self._place, facts.id, execution, status=facts.status, custom_status=facts.custom_status, turns=turns
         )  # fmt: skip
         self._desks[facts.id] = _Desk(turn, workflow, version, turns)
         self._place.turns += 1

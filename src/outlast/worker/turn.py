@@ -65,7 +65,7 @@ class Turn:
     __slots__ = (
         "_attempts", "_calls", "_covered", "_custom_status", "_due_at", "_host", "_is_dropped", "_is_over",
         "_is_writing", "_lapses", "_place", "_records", "_status", "_stop", "_stored_custom_status", "_stored_status",
-        "_timer", "execution", "id", "state",
+        "_timer", "_turns", "execution", "id", "state",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Turn:
         *,
         status: Status,
         custom_status: str | None,
+        turns: int | None = None,
     ) -> None:
         self.id = run_id
         self.execution = execution
@@ -85,6 +86,7 @@ class Turn:
         self._place = place
         self._status = self._stored_status = status
         self._custom_status = self._stored_custom_status = custom_status
+        self._turns = turns
         self._lapses = 0
         self._stop: Stop | None = None
         self._records: list[Record] = []
@@ -392,4 +394,5 @@ class Turn:
         return RunWrite(
             id=self.id, status=status, keep=keep, due_at=due_at, waits=waits, output=output, error=error,
             sets_custom_status=sets_custom_status, custom_status=self._custom_status, held=held, progressed=progressed,
+            turns=self._turns,
         )  # fmt: skip

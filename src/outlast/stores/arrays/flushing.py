@@ -54,6 +54,9 @@ started as (
 # A stop that came while the turn was on its way to here (`stop_unseen`) would otherwise be found at the due time only, or
 # never. When this statement waited for the request's lock, it reads the row as the request left it.
 # Held by tests/race/test_stop.py.
+#
+# A worker gives a link up and writes again on another one; what it had sent on the first may still arrive when the same
+# worker has the run in a later turn, under the same lease. Held by tests/faults/test_late_messages.py.
 _WRITTEN: Final = """
 written as (
   update {runs} runs set
@@ -72,9 +75,10 @@ written as (
     cast(:write_ids as text[]), cast(:statuses as text[]), cast(:keeps as boolean[]), cast(:ends as boolean[]),
     cast(:dues as bigint[]), cast(:outputs as text[]), cast(:errors as text[]), cast(:sets as boolean[]),
     cast(:custom_statuses as text[]), cast(:helds as text[]), cast(:progresses as boolean[]),
-    cast(:wait_counts as integer[])
-  ) new (id, status, keep, ends, due_at, output, error, sets_custom_status, custom_status, held, progressed, waits)
+    cast(:wait_counts as integer[]), cast(:write_turns as integer[])
+  ) new (id, status, keep, ends, due_at, output, error, sets_custom_status, custom_status, held, progressed, waits, turns)
   where runs.id = any(array[new.id]) and coalesce(runs.owner, '') = cast(:worker as text)
+    and runs.turns = coalesce(new.turns, runs.turns)
   returning runs.id, runs.ready, new.keep, new.waits
 )
 """
@@ -259,6 +263,7 @@ def _write_params(writes: Iterable[RunWrite]) -> Params:
         "custom_statuses": [write.custom_status for write in ordered],
         "helds": [write.held for write in ordered],
         "progresses": [write.progressed for write in ordered],
+        "write_turns": [write.turns for write in ordered],
         "wait_counts": [0 if end else len(write.waits) for write, end in zip(ordered, ends, strict=True)],
     }
 

@@ -43,7 +43,7 @@ class FlushByRow:
         runs, waits, dialect = basis.tables.runs, basis.tables.waits, basis.dialect
         self._prove: Query = fence(basis, basis.now, signal_cursor(basis))
         owner = runs.c.owner == bindparam("worker", type_=Text)
-        self._owned: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), owner)
+        self._owned: Query = select(runs.c.id, runs.c.turns).where(dialect.is_among(runs.c.id, "run_ids"), owner)
         self._unwait: Delete = delete(waits).where(dialect.is_among(waits.c.run_id, "run_ids"))
         self._wait: Insert = (
             waits.insert()
@@ -82,13 +82,14 @@ class FlushByRow:
             yield locks
 
     def _own(self, lease: Lease, batch: Batch) -> Op[frozenset[str]]:
-        """Return which of the batch's runs are this worker's."""
+        """Return which of the batch's runs are this worker's, and in the turn that writes."""
         named = {run_id for run_id, _ in batch.records} | {write.id for write in batch.writes}
         if not named:
             return frozenset()
         wanted = self._basis.dialect.listed(sorted(named))
         found = yield Statement(self._owned, {"run_ids": wanted, "worker": lease.worker})
-        return frozenset(row[0] for row in found.rows)
+        turns = {write.id: write.turns for write in batch.writes}
+        return frozenset(run_id for run_id, now in found.rows if turns.get(run_id) in {None, now})
 
     def _apply(self, lease: Lease, writes: Sequence[RunWrite], now: int) -> Op[tuple[RunId, ...]]:
         """Write the runs and replace the waits of those that are parked or end; return the parked ones that are ready."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
 from outlast.model.run import Status
@@ -178,6 +180,21 @@ def a_run_of_another_worker_is_lost_and_nothing_of_it_is_written(desk: Desk) -> 
     same((desk.get("mine").run.custom_status, len(desk.get("mine").journal)), ("1", 1))
 
 
+def a_write_of_an_earlier_turn_is_lost_in_a_later_one(desk: Desk) -> None:
+    lease = desk.worker()
+    desk.begin("r", lease)
+    parking = replace(parked("r", due_at=desk.now), turns=1)
+    same(desk.flush(lease, Batch(writes=(parking,))).lost, ())
+    desk.claim(lease)
+    before = desk.get("r")
+
+    late = desk.flush(lease, Batch(records=((RunId("r"), step(0, "s")),), writes=(parking,)))
+
+    same(late.lost, (RunId("r"),))
+    same(desk.get("r"), before)
+    same(desk.flush(lease, Batch(writes=(replace(finished("r"), turns=2),))).lost, ())
+
+
 def an_empty_flush_proves_the_lease(desk: Desk) -> None:
     lease = desk.worker()
 
@@ -237,6 +254,7 @@ CASES = cases(
     a_leased_start_of_an_id_that_is_taken_writes_nothing,
     a_flush_repeated_after_a_lost_answer_changes_nothing,
     a_run_of_another_worker_is_lost_and_nothing_of_it_is_written,
+    a_write_of_an_earlier_turn_is_lost_in_a_later_one,
     an_empty_flush_proves_the_lease,
     a_big_flush_is_written_whole,
     whether_a_flush_was_written_can_be_asked,
