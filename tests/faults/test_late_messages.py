@@ -86,8 +86,8 @@ async def test_a_run_whose_start_is_committed_late_is_begun(
 async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(
     postgres_url: str, postgres_proxy: TcpProxy
 ) -> None:
-    """The run was parked by the second try, cancelled, and is being undone by the same worker, under the same lease. Parked
-    again behind its worker's back, for thirty days and with its stop taken note of, it would have stood still for as long."""
+    """The run was parked by the second try, cancelled, and is being undone by the same worker, under the same lease. When it
+    was parked again behind its worker's back, with its stop taken note of, it stood still for thirty days."""
     undoing, gate = asyncio.Event(), asyncio.Event()
 
     async def undo(s: CompensationContext, text: str) -> None:
