@@ -74,12 +74,13 @@ def broken_url(breakable_postgres: PrivatePostgres) -> Iterator[str]:
 async def test_without_a_server_opening_fails_in_time_and_can_be_tried_again(
     postgres_url: str, postgres_proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SqlDatabase.run.__kwdefaults__ or {}, "patience", 0.3)
     app = Outlast(postgres_proxy.url(postgres_url), workflows=[counting], worker=OPTIONS)
     postgres_proxy.refuse()
 
-    with pytest.raises(DatabaseUnavailable, match="could not be reached"):
-        await app.__aenter__()
+    with monkeypatch.context() as brief:
+        brief.setitem(SqlDatabase.run.__kwdefaults__ or {}, "patience", 0.3)
+        with pytest.raises(DatabaseUnavailable, match="could not be reached"):
+            await app.__aenter__()
 
     postgres_proxy.let_through()
     async with app:

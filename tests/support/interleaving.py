@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -96,7 +96,7 @@ class Arena:
                 raise
 
     async def _wipe(self) -> None:
-        tables = self.database._basis.tables
+        tables = self.database._basis.tables  # pyright: ignore[reportPrivateUsage]  wiping is no verb
 
         def wipe(_: SqlStore) -> Op[None]:
             for table in (tables.runs, tables.journal, tables.waits, tables.signals, tables.workers):
@@ -246,7 +246,7 @@ class _SQLiteLink:
 
 
 @contextlib.asynccontextmanager
-async def arena_over(url: str) -> AsyncIterator[Arena]:
+async def arena_over(url: str) -> AsyncGenerator[Arena]:
     """An arena over a fresh database that several connections can open."""
     clock = ManualClock()
     database = open_database(url, clock=clock)
@@ -267,7 +267,7 @@ async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitSta
         return files
     connections: list[Connection] = []
     for _ in range(3):
-        road: Any = database._road
+        road: Any = database._road  # pyright: ignore[reportPrivateUsage]  a connection of its own to lock on
         connection: Connection = await road._connect()
         stack.push_async_callback(connection.close)
         # Whoever waits here waits for as long as the schedule wants; only a circle ends it.

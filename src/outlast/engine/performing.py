@@ -222,8 +222,7 @@ class Performing:
             try:
                 text, value = action.shape.settle(report.value, f"result of step {action.name!r}")
             except Exception as error:  # noqa: BLE001  the value's own code too: a dead proxy raises when it is asked for its class
-                if type(report.value) is CoroutineType:
-                    report.value.close()
+                _discard(report.value)
                 return self._gave_up(report, failure_of(error))
         return Outcome(self._final(report, Phase.DONE, text), value)
 
@@ -251,6 +250,12 @@ class Performing:
             payload=encode_failure(again.failure),
         )
         self.enqueue(action)
+
+
+def _discard(value: object) -> None:
+    """Close a coroutine that nobody will await. Only its type is looked at, which no value can answer for itself."""
+    if type(value) is CoroutineType:
+        value.close()
 
 
 def step_failed(record: Record) -> StepFailed:

@@ -91,7 +91,8 @@ async def work_until_told(database: str, ledger: str, **options: Any) -> None:
 async def boot(database: str, ledger: str, number: int, schema: str) -> None:
     """Open an app, on a database that may be empty, have it do one run of its own, and close it."""
     async with app_for(database, ledger, schema=schema) as app:
-        print("served", await app.start_and_wait(working, number, id=run_id(number), wait="30s"))
+        served: int = await app.start_and_wait(working, number, id=run_id(number), wait="30s")
+        print("served", served)
 
 
 async def make_tables(database: str, schema: str, die_before: int) -> None:

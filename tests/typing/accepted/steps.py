@@ -114,7 +114,9 @@ async def steps(ctx: Context, order: Order) -> str:
     assert_type(reserved, Charge)
     assert_type(await ctx.step("look-up", lambda s: look_up(order)), int)
     assert_type(await ctx.step("with-context", with_context, retry=5, timeout="2s"), Charge)
-    undoable = await ctx.step("undoable", lambda s: reserve(order, "a"), compensate=compensation, compensate_retry=False)
+    undoable = await ctx.step(
+        "undoable", lambda s: reserve(order, "a"), compensate=compensation, compensate_retry=False
+    )
     assert_type(undoable, Charge)
     also = await ctx.step("also", with_context, compensate=lambda s, charged: reserve(order, charged.id))
     assert_type(also, Charge)
