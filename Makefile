@@ -45,7 +45,7 @@ unit: $(READY)  ## the quick tests, without a database server: make unit ARGS="-
 
 test: $(READY)  ## all tests, on SQLite and a private PostgreSQL: make test ARGS="-k claim"
 	@$(PY) tools/postgres.py ensure
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
 demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql runs it there
 	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)
