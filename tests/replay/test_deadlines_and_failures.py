@@ -189,6 +189,25 @@ def test_an_output_that_cannot_be_stored_fails_the_run() -> None:
     assert "output['handle']" in end.failure.message
 
 
+def test_an_output_that_raises_when_it_is_looked_at_fails_the_run() -> None:
+    class Gone:
+        @property
+        def __class__(self) -> type:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+            raise ReferenceError("it is gone")
+
+        @__class__.setter
+        def __class__(self, kind: type) -> None: ...
+
+    @workflow("gone")
+    async def gone(ctx: Context) -> Any:
+        return Gone()
+
+    end = Rehearsal(gone).end()
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert (end.status, end.failure.type) == (Status.FAILED, "ReferenceError")
+
+
 def test_a_caught_step_failure_is_no_failure_of_the_run() -> None:
     @workflow("plan-b")
     async def plan_b(ctx: Context) -> str:

@@ -261,6 +261,17 @@ def test_a_run_that_ends_before_all_that_is_recorded_is_held(length: int) -> Non
     assert "asks for the end of the workflow" in said(recorded(length).replaced(shorter))
 
 
+def test_a_point_of_no_return_may_not_go_missing() -> None:
+    @workflow("order")
+    async def without(ctx: Context) -> str:
+        await ctx.step("charge", lambda s: "ok-1")
+        await ctx.sleep("pause", "1h")
+        await ctx.wait_for("delivery", ctx.signal(done))
+        return "without"
+
+    assert "is commit 'shipped', but the code asks for nothing of that name" in said(recorded(4).replaced(without))
+
+
 def test_a_run_that_fails_before_all_that_is_recorded_is_held_too() -> None:
     @workflow("order")
     async def broken(ctx: Context) -> str:

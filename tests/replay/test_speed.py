@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from outlast import Context, workflow
 from outlast.engine.decision import Finished, Working
@@ -78,3 +80,32 @@ def test_2_000_timers_at_once_take_less_than_2_s() -> None:
         assert isinstance(execution.run().state, Finished)
 
     assert seconds(through) < 2.0
+
+
+def test_results_that_were_handed_over_are_not_kept() -> None:
+    """A run of many thousand steps must not hold all that they returned."""
+
+    @workflow("forgetful")
+    async def forgetful(ctx: Context) -> int:
+        for number in range(50):
+            await ctx.step(f"step-{number}", lambda s: Result())
+        return 50
+
+    run = Rehearsal(forgetful)
+    turn = run.begin()
+    for _ in range(40):
+        turn.returns(turn.calls[0], Result())
+    gc.collect()
+    assert sum(isinstance(thing, Result) for thing in gc.get_objects()) < 5
+
+    replayed = run.cut(40).begin()
+    gc.collect()
+    assert replayed.calls == ["step-40"]
+    assert sum(isinstance(thing, Result) for thing in gc.get_objects()) < 5
+
+
+@dataclass
+class Result:
+    """Something that can be counted."""
+
+    content: list[int] = field(default_factory=lambda: [1, 2, 3])

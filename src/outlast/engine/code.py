@@ -125,7 +125,6 @@ class Code:
         self._questions = 0
         self._refusals = 0
         self._helpers = {Kind.RANDOM: 0, Kind.UUID: 0}
-        self._waited: dict[str, Timer | Waiting] = {}
 
     # What the execution does with it.
 
@@ -215,21 +214,17 @@ class Code:
 
     def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> asyncio.Future[None]:
         self._may_use(name)
-        sleep, future = self.timers.ask_sleep(name, delay=delay, until=until)
-        self._waited[name] = sleep
-        return future
+        return self.timers.ask_sleep(name, delay=delay, until=until)
 
     def ask_wait(self, kind: Kind, name: str, conditions: Sequence[Condition[Any]]) -> asyncio.Future[Won]:
         self._may_use(name)
-        waiting = self.waits.ask(kind, name, conditions)
-        self._waited[name] = waiting
-        return waiting.future
+        return self.waits.ask(kind, name, conditions).future
 
     def abandon(self, name: str) -> None:
-        waited = self._waited.get(name)
+        waited = self._journal.asker(name)
         if isinstance(waited, Waiting):
             self.waits.abandon(waited)
-        elif waited is not None:
+        elif isinstance(waited, Timer):
             waited.is_live = False
 
     def commit(self, name: str) -> None:

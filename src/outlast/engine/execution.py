@@ -244,6 +244,7 @@ class Execution:
             self._code.note(outcome.misuse)
         else:
             asked.settle(outcome.value, outcome.failed)
+        self._journal.answered(outcome.record.name)
         return True
 
     @property

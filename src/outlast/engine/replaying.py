@@ -140,8 +140,13 @@ class Journal:
         if asker is None or not asker.answer(record):
             raise self.mismatched(record, found())
         self._deliveries.popleft()
+        self.answered(record.name)
         self.delivered_at = record.recorded_at
         return True
+
+    def answered(self, name: str) -> None:
+        """Let go of who asked for this, and of the answer: a run of many steps must not keep all of their results."""
+        self._askers[name] = None
 
     def asker(self, name: str) -> Asker | None:
         """Return who asked for this."""

@@ -83,12 +83,12 @@ class Timers:
         self._count = 0
         self._handles: dict[int, tuple[asyncio.TimerHandle, Timer]] = {}
 
-    def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> tuple[Timer, asyncio.Future[None]]:
+    def ask_sleep(self, name: str, *, delay: int | None, until: int | None) -> asyncio.Future[None]:
         """Wait for so many microseconds, or until an instant."""
         future: asyncio.Future[None] = self._loop.create_future()
         timer = Timer(Kind.SLEEP, name, lambda: _wake(future))
         self._open(timer, until=until, delay=delay)
-        return timer, future
+        return future
 
     def start_timer(self, handle: asyncio.TimerHandle, delay: float | None) -> None:
         """Make a handle ready after so many seconds, or at the time of its `when`."""
@@ -132,6 +132,7 @@ class Timers:
         _, timer = earliest
         self._deadlines.pop()
         self._journal.add(timer.kind, Phase.DONE, timer.name, at=self._time.now())
+        self._journal.answered(timer.name)
         timer.is_live = False
         timer.fire()
         return True

@@ -281,6 +281,7 @@ class Waits:
     def _end(self, waiting: Waiting, ended: _Ended) -> None:
         payload = _encoder.encode(ended).decode()
         self._journal.add(waiting.kind, Phase.DONE, waiting.name, at=self._time.now(), payload=payload)
+        self._journal.answered(waiting.name)
         self.abandon(waiting)
         self._consume(waiting, ended)
         for topic in waiting.topics:
