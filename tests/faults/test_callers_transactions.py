@@ -15,6 +15,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from outlast import Context, Outlast, RunCancelled, Signal, StepContext, WorkerOptions, step, workflow
 from support.nursery import Nursery
@@ -64,7 +66,19 @@ async def assert_others_go_on(app: Outlast) -> None:
     assert results == [2 * number for number in range(50)]
 
 
-async def test_an_open_cancel_holds_up_its_own_run_alone(postgres_url: str) -> None:
+@pytest.fixture(params=["a URL", "an AsyncEngine", "an Engine"])
+def target(request: pytest.FixtureRequest, postgres_url: str) -> object:
+    """What an app may be given as its database. The connections of an engine have no settings of ours."""
+    match request.param:
+        case "a URL":
+            return postgres_url
+        case "an AsyncEngine":
+            return create_async_engine(postgres_url.replace("postgresql", "postgresql+asyncpg"), poolclass=NullPool)
+        case _:
+            return create_engine(postgres_url.replace("postgresql", "postgresql+psycopg"), poolclass=NullPool)
+
+
+async def test_an_open_cancel_holds_up_its_own_run_alone(postgres_url: str, target: object) -> None:
     gate = asyncio.Event()
 
     @workflow("standing")
@@ -72,7 +86,7 @@ async def test_an_open_cancel_holds_up_its_own_run_alone(postgres_url: str) -> N
         await ctx.step("stand", lambda s: gate.wait())
         await ctx.sleep("long", "1d")
 
-    async with Outlast(postgres_url, workflows=[adding, standing], worker=OPTIONS) as app:
+    async with Outlast(target, workflows=[adding, standing], worker=OPTIONS) as app:
         held = await app.start(standing)
         async with transaction(postgres_url) as tx:
             await app.cancel(held.id, tx=tx)

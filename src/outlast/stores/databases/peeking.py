@@ -13,13 +13,19 @@ T = TypeVar("T")
 
 def first_span(make: MakeOp[T]) -> tuple[Span, MakeOp[T]]:
     """Return what the op needs around it, and a maker that returns this very op, its first statement not yet executed."""
+    first, made = first_statement(make)
+    return "alone" if first is None else first.span, made
+
+
+def first_statement(make: MakeOp[T]) -> tuple[Statement | None, MakeOp[T]]:
+    """The same with the statement itself; None when the op has none."""
     op = make()
     try:
         first = next(op)
     except StopIteration as end:
         value: T = end.value
-        return "alone", lambda: _done(value)
-    return first.span, lambda: _resumed(first, op)
+        return None, lambda: _done(value)
+    return first, lambda: _resumed(first, op)
 
 
 def _resumed(first: Statement, op: Op[T]) -> Generator[Statement, Result, T]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, text
 
 from outlast.errors import DatabaseUnavailable, DriverMissing
 from outlast.ports.clock import Clock
+from outlast.ports.operation import Statement
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.asyncpg_road import AsyncpgRoad
 from outlast.stores.databases.database import SqlDatabase
@@ -44,6 +45,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     # for meanwhile. Held by tests/faults/test_callers_transactions.py.
     "lock_timeout": "500ms",
 }
+_LIMITED: Final = ("idle_in_transaction_session_timeout", "lock_timeout")
+LIMITS: Final = Statement(
+    text("select " + ", ".join(f"set_config('{name}', '{SETTINGS[name]}', true)" for name in _LIMITED))
+)
+"""The same limits on connections of the application's, for one transaction."""
+
 _CONNECT_TIMEOUT: Final = 10.0
 
 
@@ -72,7 +79,7 @@ def async_engine_database(engine: AsyncEngine, *, schema: str, clock: Clock | No
     def over() -> SqlDatabase:
         return SqlDatabase(
             basis,
-            AsyncEngineRoad(basis.dialect, engine),
+            AsyncEngineRoad(basis.dialect, engine, limits=LIMITS),
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
             listener=_notifications(basis, connector),
             # Another loop cannot use the engine.
@@ -88,7 +95,7 @@ def engine_database(engine: Engine, *, schema: str, clock: Clock | None) -> SqlD
     connector = Connector(engine.url)
 
     def over() -> SqlDatabase:
-        road = EngineRoad(basis.dialect, lambda: engine, disposes=False)
+        road = EngineRoad(basis.dialect, lambda: engine, disposes=False, limits=LIMITS)
         return SqlDatabase(basis, OnThreads(road), road, listener=_notifications(basis, connector), separate=over)
 
     return over()

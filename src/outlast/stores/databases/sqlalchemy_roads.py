@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump, pump_awaiting
-from outlast.stores.databases.peeking import first_span
+from outlast.stores.databases.peeking import first_statement
 from outlast.stores.databases.roads import BlockingRoad, OutcomeUnknown
 from outlast.stores.dialects.base import Dialect, Trouble
 
@@ -26,19 +27,26 @@ _ISOLATION: Final[dict[Span, str]] = {"write": "READ COMMITTED", "read": "REPEAT
 class EngineRoad:
     """Blocking callers. After a fork the child's connections are its own; the parent's stay untouched."""
 
-    def __init__(self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool) -> None:
+    def __init__(
+        self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool, limits: Statement | None = None
+    ) -> None:
+        """`limits` begins each transaction that writes, on connections that were made without limits of ours."""
         self._dialect = dialect
         self._make_engine = make_engine
         self._disposes = disposes
+        self._limits = limits
         self._engine: Engine | None = None
         self._pid = os.getpid()
 
     def transact(self, make: MakeOp[T]) -> T:
-        span, made = first_span(make)
+        first, made = first_statement(make)
+        span = _span(first, self._limits)
         may_be_committed = span == "alone"
         try:
             with self._engine_here().connect() as raw:
                 connection = raw.execution_options(isolation_level=_ISOLATION[span])
+                if self._limits is not None and span == "write":
+                    execute(connection, self._limits)
                 value = pump(made(), lambda statement: execute(connection, statement))
                 may_be_committed = True
                 connection.commit()
@@ -66,16 +74,20 @@ class EngineRoad:
 class AsyncEngineRoad:
     """Awaiting callers over the application's AsyncEngine, which belongs to the application's event loop."""
 
-    def __init__(self, dialect: Dialect, engine: AsyncEngine) -> None:
+    def __init__(self, dialect: Dialect, engine: AsyncEngine, *, limits: Statement) -> None:
         self._dialect = dialect
         self._engine = engine
+        self._limits = limits
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
-        span, made = first_span(make)
+        first, made = first_statement(make)
+        span = _span(first, self._limits)
         may_be_committed = span == "alone"
         try:
             async with asyncio.timeout(timeout), self._engine.connect() as raw:
                 connection = await raw.execution_options(isolation_level=_ISOLATION[span])
+                if span == "write":
+                    await execute_awaiting(connection, self._limits)
                 value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
                 may_be_committed = True
                 await connection.commit()
@@ -101,6 +113,14 @@ class OnThreads:
 
     async def close(self) -> None:
         """Leave the road to whoever has its blocking side."""
+
+
+def _span(first: Statement | None, limits: Statement | None) -> Span:
+    """Return what is put around an op. Limits last as long as a transaction, so a statement that writes alone gets one."""
+    if first is None:
+        return "alone"
+    is_alone = first.span == "alone" and (limits is None or isinstance(first.sql, SelectBase))
+    return "alone" if is_alone else "read" if first.span == "read" else "write"
 
 
 def execute(connection: Connection, statement: Statement) -> Result:
