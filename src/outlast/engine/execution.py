@@ -11,7 +11,7 @@ A turn calls `resume` once, then `run` whenever something has happened. `run` go
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from outlast.engine.code import AskedStep, Code
 from outlast.engine.decision import Entropy, Held, Parked, Progress, RunFacts, State, StepCall, Working
@@ -26,6 +26,8 @@ from outlast.model.journal import Record
 from outlast.model.options import Retry
 from outlast.model.run import Status, Stop, StopKind
 from outlast.model.signal import StoredSignal
+
+_WORKING: Final = Working(None)
 
 
 class Execution:
@@ -159,7 +161,9 @@ class Execution:
             return self._ending.finished
         waits = self._code.waits
         if self._performing.is_busy:
-            return Working(self._due(waits.next_due) if self._goes_on else None)
+            if not self._goes_on or (self._waits_for_steps_alone and not self._performing.has_retries):
+                return _WORKING
+            return Working(self._due(waits.next_due))
         if self._goes_on:
             return Parked(Status.SUSPENDED, self._due(waits.next_deadline), waits.listed())
         return Parked(Status.COMPENSATING, self._performing.next_retry, ())

@@ -136,6 +136,11 @@ class Performing:
         return next((f"{action.kind} {action.name!r}" for action in self._queue), None)
 
     @property
+    def has_retries(self) -> bool:
+        """Whether anything waits for its next attempt."""
+        return bool(self._retries)
+
+    @property
     def next_retry(self) -> int | None:
         """When the next retry is due."""
         while self._retries and not self._retries[0][2].is_wanted():
