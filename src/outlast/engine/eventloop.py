@@ -74,6 +74,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, host: LoopHost, *, first_order: int = 0) -> None:
         self.host = host
+        self.owner: Any = host
+        """The same, as authors' objects know it: a `Host`."""
         self._ready: deque[asyncio.Handle] = deque()
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = 16

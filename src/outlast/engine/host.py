@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol
 from uuid import UUID
+
+import msgspec
 
 from outlast.engine.conditions import Condition
 from outlast.engine.eventloop import WorkflowLoop, running_loop
@@ -40,8 +42,7 @@ class StepOptions:
     on_cancel: OnCancel = "finish"
 
 
-@dataclass(slots=True)
-class StepRequest:
+class StepRequest(msgspec.Struct):
     """One call of a step in workflow code. `function` has the call's arguments in it already."""
 
     name: str
@@ -117,4 +118,4 @@ class Host(Protocol):
 def current_host() -> Host | None:
     """Return the run whose code this is, or None outside of workflow code."""
     loop = running_loop()
-    return cast("Host", loop.host) if type(loop) is WorkflowLoop else None
+    return loop.owner if type(loop) is WorkflowLoop else None

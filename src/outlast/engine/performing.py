@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from types import CoroutineType
 from typing import Any, Final
+
+import msgspec
 
 from outlast.engine.decision import Entropy, StepCall
 from outlast.engine.frames import StepFrame, inside
@@ -32,8 +33,7 @@ from outlast.model.values import Shape
 INTERRUPTED: Final = Failure(type="StepInterrupted", message="the worker died while it ran")
 
 
-@dataclass(slots=True, eq=False)
-class Action:
+class Action(msgspec.Struct, kw_only=True, eq=False):
     """A step or a compensation that is to be performed. `shape` is None when its value is not kept."""
 
     name: str
@@ -45,7 +45,7 @@ class Action:
     shape: Shape[Any] | None
     timeout: timedelta | None = None
     on_cancel: OnCancel = "finish"
-    is_wanted: Callable[[], bool] = field(default=lambda: True)
+    is_wanted: Callable[[], bool] = lambda: True
     attempts: int = 0
     """Attempts that are used up."""
     due_at: int | None = None
@@ -57,8 +57,7 @@ class Action:
             self.due_at = recorded.retry.due_at
 
 
-@dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """How an attempt ended, and when that was told. `error` is None when it returned `value`."""
 
     action: Action
@@ -69,8 +68,7 @@ class Report:
     interrupted: bool = False
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """The recorded end of an action: its value, or why it failed."""
 
     record: Record

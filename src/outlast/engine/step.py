@@ -112,7 +112,8 @@ class Step(Generic[P, R]):
         """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
         host = current_host()
         if host is not None:
-            return cast("R", await host.ask_step(self._request(args, kwargs)))
+            result: R = await host.ask_step(self._request(args, kwargs))
+            return result
         frame = current_step()
         run_id, key = (
             ("no-run", f"no-run:{self.name}:{uuid4()}")
