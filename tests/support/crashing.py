@@ -81,6 +81,10 @@ class Shop:
         """Finish the orders; then everything about each of them is as if its process had never died, but for a step that
         was cut short: that one was done once more, under the same key."""
         recorded, known = self.recorded(), len(self.ledger.effects())
+        for version, ending in endings.items():
+            # Whatever was done was done on nothing that can be forgotten.
+            for effect in self.ledger.effects(orders.id_of(version)):
+                assert orders.seen_by(effect.step, ending) <= recorded.get(effect.run, set()), effect
 
         finisher = self.finish(endings)
 

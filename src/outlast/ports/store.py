@@ -316,13 +316,14 @@ class Store(Protocol):
         """
         ...
 
-    def reap(self, *, sparing: WorkerId | None = None) -> Op[int]:
+    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
         """End the leases that are over, make their runs claimable and count a lapse on each; return how many runs.
 
         `sparing` is the worker that asks: it is there, so its own lease is not over as long as nobody else has ended it.
 
         The worker's row MUST be locked so that a flush in flight is waited for, and looked at again under that lock.
-        Runs whose owner has no row count as lapsed too.
+        Runs whose owner has no row count as lapsed too. Without `waits`, workers and runs that somebody has locked are left
+        for a later call.
         """
         ...
 

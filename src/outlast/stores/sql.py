@@ -88,8 +88,8 @@ class SqlStore:
     def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
         return self._workers.disown(lease, held)
 
-    def reap(self, *, sparing: WorkerId | None = None) -> Op[int]:
-        return self._workers.reap(sparing)
+    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
+        return self._workers.reap(sparing, waits=waits)
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
         return self._claiming.claim(request)

@@ -50,12 +50,13 @@ class Workers:
         )
         self._proven: Query = fence(basis, now, alone=True)
         self._end: Delete = delete(workers).where(is_leased(basis))
-        self._over: Query = (
+        over = (
             select(workers.c.id)
             .where(workers.c.lease_until <= now, workers.c.id != bindparam("spared", type_=Text))
             .order_by(workers.c.id)
-            .with_for_update()
         )
+        self._over: Query = over.with_for_update()
+        self._over_and_free: Query = over.with_for_update(skip_locked=True)
         self._forget: Delete = delete(workers).where(dialect.is_among(workers.c.id, "owners"))
         self._orphans: Query = (
             select(runs.c.owner)
@@ -97,11 +98,11 @@ class Workers:
             raise lease_lost(lease)
         return (yield from self._give([lease.worker], lapses=0, held=held))
 
-    def reap(self, sparing: WorkerId | None) -> Op[int]:
+    def reap(self, sparing: WorkerId | None, *, waits: bool) -> Op[int]:
         # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next
         # one finds no row. A worker that renewed meanwhile no longer matches and is left out. On SQLite the transaction
         # itself excludes others. Held by tests/race/test_fence.py.
-        over = yield Statement(self._over, {"spared": sparing or ""})
+        over = yield Statement(self._over if waits else self._over_and_free, {"spared": sparing or ""})
         ended = [row[0] for row in over.rows]
         if ended:
             yield Statement(self._forget, {"owners": self._basis.dialect.listed(ended)})
@@ -109,17 +110,14 @@ class Workers:
         # new owner's row may be younger than what this statement sees. A worker's id is never used again.
         orphans = yield Statement(self._orphans)
         owners = sorted({*ended, *(row[0] for row in orphans.rows)})
-        # A run that a caller's open transaction has cancelled is left for the next look, which finds that its owner has no
-        # row; the others need not wait for it. Held by tests/faults/test_callers_transactions.py.
-        return (yield from self._give(owners, lapses=1, rows=self._owned_and_free)) if owners else 0
+        # A run that is left is found by a later call, which sees that its owner has no row.
+        return (yield from self._give(owners, lapses=1, waits=waits)) if owners else 0
 
-    def _give(
-        self, owners: Sequence[str], *, lapses: int, held: Sequence[RunId] = (), rows: Query | None = None
-    ) -> Op[int]:
+    def _give(self, owners: Sequence[str], *, lapses: int, held: Sequence[RunId] = (), waits: bool = True) -> Op[int]:
         """Make the owners' runs claimable, but for those in `held`."""
         dialect = self._basis.dialect
         # Rows are locked by id before they are changed, as everyone does; a sender may be waking some of them.
-        owned = yield Statement(self._owned if rows is None else rows, {"owners": dialect.listed(owners)})
+        owned = yield Statement(self._owned if waits else self._owned_and_free, {"owners": dialect.listed(owners)})
         kept = set(held)
         run_ids = [row[0] for row in owned.rows if row[0] not in kept]
         if not run_ids:

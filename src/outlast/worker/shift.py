@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from outlast.engine.definition import Workflow
-from outlast.errors import DatabaseUnavailable, LeaseLost, OutlastError
+from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost, OutlastError
 from outlast.model.durations import parse_duration
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.options import Retry, WorkerOptions
@@ -41,6 +41,8 @@ _LAST_WRITES: Final = 5.0
 
 _PATIENCE: Final = 5.0
 _QUICKEST_REAP: Final = 0.1
+_SOON: Final = 1.0
+"""Seconds to the next look for workers that are gone, after one that could not do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Shift:
         await self._current()
         self._looking = Looking(self.place, self._claims, self._current, poll=poll)
         self._looker = self._spawn(self._looking.run())
-        self._spawn(self._reap_now_and_then(max(poll, _QUICKEST_REAP)))
+        # A poll may be an hour apart where everybody is told of work. Of a worker that is gone nobody tells.
+        self._spawn(self._reap_now_and_then(max(min(poll, self._lease_us / 3_000_000), _QUICKEST_REAP)))
         await self.place.database.listen(self._notice)
 
     async def end(self, timeout: float) -> None:
@@ -272,23 +275,40 @@ class Shift:
 
     async def _reap_now_and_then(self, interval: float) -> None:
         """End the leases of workers that are gone, so that their runs can be claimed."""
-        store = self.place.database.store
         while not self.place.is_stopping:
+            is_complete = False
             try:
                 if self.place.time.is_manual and self.tenure is not None:
                     # A test that moved the clock past the lease did not mean that this worker was away: others must not
                     # think so either.
                     await self._renew(self.tenure)
-                mine = None if self.tenure is None else self.tenure.lease.worker
-                if await self.place.database.run(partial(store.reap, sparing=mine), patience=_PATIENCE):
-                    self.look()
+                is_complete = await self._reap()
             except LeaseLost:
                 pass  # The next write of this worker finds out.
             except DatabaseUnavailable as error:
                 logger.debug("Looking for workers that are gone failed; trying again: %s", error)
             except Exception:
                 logger.exception("Looking for workers that are gone failed; trying again.")
-            await asyncio.sleep(interval * random.uniform(0.75, 1.25))
+            pause = interval if is_complete else min(interval, _SOON)
+            await asyncio.sleep(pause * random.uniform(0.75, 1.25))
+
+    async def _reap(self) -> bool:
+        """Do it once; say whether nothing was left for soon.
+
+        A caller's open transaction may have one of the runs, or the frozen one of a worker its own row. The others need not
+        wait for that. Held by tests/faults/test_callers_transactions.py.
+        """
+        run, store = self.place.database.run, self.place.database.store
+        reap = partial(store.reap, sparing=None if self.tenure is None else self.tenure.lease.worker)
+        is_complete = True
+        try:
+            given = await run(reap, repeatable=False, patience=_PATIENCE)
+        except DatabaseBusy:
+            is_complete = False
+            given = await run(partial(reap, waits=False), patience=_PATIENCE)
+        if given:
+            self.look()
+        return is_complete
 
     # What the turns report.
 

@@ -52,6 +52,15 @@ def undone_in(ending: Ending) -> tuple[str, ...]:
     return {"delivered": (), "refused": STEPS[2::-1], "lost": STEPS[:2:-1]}[ending]
 
 
+def seen_by(name: str, ending: Ending) -> set[str]:
+    """The steps and compensations whose end a step or compensation could have seen."""
+    undone = [f"$compensate:{step}" for step in undone_in(ending)]
+    if name in undone:
+        return {*called_in(ending), *undone[: undone.index(name)]}
+    # The first two are called together.
+    return set() if name in STEPS[:2] else set(STEPS[: STEPS.index(name)])
+
+
 approval = Signal("approval", bool)
 _ledger: Ledger
 
