@@ -53,6 +53,30 @@ def test_workers_replaced_one_after_the_other_do_each_step_once(
     assert tables("select distinct status, owner, lapses from {runs}") == [("completed", None, 0)]
 
 
+def test_a_run_that_a_stopping_worker_gave_back_goes_on_elsewhere_at_once(
+    nursery: Nursery, shared_database_url: str, ledger: str, tmp_path: Path
+) -> None:
+    """Its step ended while the worker stopped, and the next one is another's. That one looks by itself but once an hour."""
+    pipe, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_text("file")
+    options = {"database": shared_database_url, "ledger": ledger, "poll": "1h", "lease": "3h", "shutdown_timeout": "1h"}
+    worker = nursery.start(fleet.work_until_told, **options)
+    worker.wait_for("works in process")
+    client = Outlast(shared_database_url, workflows=[fleet.reading_in_turn], worker=False)
+    run = client.blocking.start(fleet.reading_in_turn, [str(pipe), str(file)])
+    worker.wait_for("reads")
+    nursery.start(fleet.work_until_told, **options).wait_for("works in process")
+
+    worker.terminate()
+    worker.wait_for("Stopping")
+    pipe.write_text("pipe")
+
+    assert worker.wait() == 0
+    assert client.blocking.result(run.id, timeout="20s") == ["pipe", "file"]
+    client.blocking.close()
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU times are read from /proc")
 def test_a_stopping_worker_is_quiet_and_keeps_its_lease(
     nursery: Nursery, shared_database_url: str, ledger: str, tmp_path: Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status, StopKind
 from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, RunFilter, Wait
@@ -11,8 +13,8 @@ from support.interleaving import Answer, Arena, Failed, MakeOp, arena_over
 A, B = Lease(WorkerId("a"), 1), Lease(WorkerId("b"), 1)
 
 
-def _claiming(lease: Lease, limit: int = 5) -> MakeOp:
-    return lambda store: store.claim(ClaimRequest(lease, limit, (("work", 1),), {}))
+def _claiming(lease: Lease, limit: int = 5, *, workflow: str = "work") -> MakeOp:
+    return lambda store: store.claim(ClaimRequest(lease, limit, ((workflow, 1),), {}))
 
 
 async def _two_workers(arena: Arena) -> None:
@@ -73,6 +75,32 @@ async def test_two_claimers_that_find_the_same_timers_due_take_each_run_once(sha
             assert sorted(taken + [run.id for run in again.runs]) == ["r0", "r1", "r2"]
 
         await arena.every_interleaving(_claiming(A), _claiming(B), given=given, then=then, most_switches=3)
+
+
+async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(shared_database_url: str) -> None:
+    """The other one works for another application. It makes ready whatever is due, and has the row locked meanwhile."""
+    async with arena_over(shared_database_url) as arena:
+        heard = asyncio.Event()
+        await arena.database.listen(lambda what: heard.set() if what == "ready" else None)
+
+        async def given() -> None:
+            await _two_workers(arena)
+            await arena.do(lambda store: store.flush(A, Batch(starts=(new_run("r"),))))
+            await arena.do(lambda store: store.flush(A, Batch(writes=(parked("r", due_at=arena.clock.now() + 1),))))
+            arena.clock.advance("1ms")
+            heard.clear()
+
+        async def then(mine: Answer, theirs: Answer) -> None:
+            assert theirs.runs == ()
+            if not mine.runs:
+                await asyncio.wait_for(heard.wait(), 10)
+                again = await arena.do(_claiming(A))
+                assert [run.id for run in again.runs] == ["r"]
+
+        await arena.every_interleaving(
+            _claiming(A), _claiming(B, workflow="other work"), given=given, then=then, most_switches=3
+        )
+        assert arena.schedules > 1
 
 
 async def test_a_claim_and_a_signal_wake_a_waiting_run_once(shared_database_url: str) -> None:

@@ -88,7 +88,10 @@ class Workers:
         ended = yield Statement(self._end, leased(lease))
         if ended.affected != 1:
             raise lease_lost(lease)
-        return (yield from self._give([lease.worker], lapses=0))
+        given = yield from self._give([lease.worker], lapses=0)
+        # Also of the runs that were given back one by one before. Held by tests/crash/test_processes_stopping.py.
+        yield Statement(self._told)
+        return given
 
     def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
         # The claim whose answer was lost may still be on its way to its COMMIT; alone, this waits for it.

@@ -50,6 +50,12 @@ async def reading(ctx: Context, paths: list[str]) -> list[str]:
     return list(await asyncio.gather(read_on_a_thread(paths[0]), read_in_a_task(paths[1])))
 
 
+@workflow("reading-in-turn")
+async def reading_in_turn(ctx: Context, paths: list[str]) -> list[str]:
+    print("reads")
+    return [await read_on_a_thread(paths[0]), await read_in_a_task(paths[1])]
+
+
 @workflow("working")
 async def working(ctx: Context, number: int) -> int:
     return await work(number)
@@ -63,7 +69,9 @@ def app_for(database: str, ledger: str, *, schema: str = "outlast", **options: A
     """An app that notes its effects in this ledger."""
     _World.ledger = Ledger(ledger)
     given: dict[str, Any] = {"lease": "5m", "poll": "50ms", **options}
-    return Outlast(database, workflows=[working, reading], worker=WorkerOptions(**given), schema=schema)
+    return Outlast(
+        database, workflows=[working, reading, reading_in_turn], worker=WorkerOptions(**given), schema=schema
+    )
 
 
 async def hold(database: str, ledger: str, count: int) -> None:
