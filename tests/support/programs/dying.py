@@ -3,12 +3,13 @@ with SIGSTOP, as a machine does that is suspended, until somebody continues it."
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
@@ -35,48 +36,82 @@ def die_before_statement(number: int) -> None:
 
     BEGIN and COMMIT count. What only reads does not: to die before it is to die after what came before it.
     """
-    _before_statement(number, _die, lambda statement: not statement.startswith(("select", "pragma", "listen")))
-
-
-def freeze_before_statement(number: int, *, only_between_transactions: bool) -> None:
-    """Freeze this process before its n-th statement; or before its n-th transaction, where an open one stops everybody."""
-    _before_statement(
-        number,
-        _freeze,
-        lambda statement: statement.startswith(
-            "begin" if only_between_transactions else ("begin", "commit", "with", "insert", "update", "delete")
-        ),
-    )
-
-
-def _before_statement(number: int, act: Callable[[], None], counts: Callable[[str], bool]) -> None:
     sent = itertools.count(1)
 
-    def count(statement: str) -> None:
-        if counts(statement.lower()) and next(sent) == number:
-            act()
+    def act(statement: str) -> None:
+        if not statement.startswith(("select", "pragma", "listen")) and next(sent) == number:
+            _die()
 
-    # Untyped, since they are changed under the library's feet.
-    asyncpg_connection: Any = asyncpg.Connection
-    sqlite_connection: Any = SQLiteConnection
+    async def act_and_send(send: Callable[[], Awaitable[object]], statement: str) -> object:
+        act(statement)
+        return await send()
+
+    _wrap_asyncpg(act_and_send)
+    _trace_sqlite(act)
+
+
+def freeze_before_statement(number: int) -> None:
+    """Freeze this process before its n-th statement that writes, or that begins or ends a transaction.
+
+    On SQLite, where nobody could write beside an open transaction, before its n-th transaction. On PostgreSQL only when no
+    other statement is half-way: its server ends what stands idle in a transaction, but not what it is about to hear the
+    rest of, as when a statement is prepared.
+    """
+    sent = itertools.count(1)
+    in_flight = 0
+    is_closing = False
+
+    async def freeze_and_send(send: Callable[[], Awaitable[object]], statement: str) -> object:
+        nonlocal in_flight, is_closing
+        counts = statement.startswith(("begin", "commit", "with", "insert", "update", "delete"))
+        if counts and next(sent) == number:
+            is_closing = True
+            while in_flight:  # noqa: ASYNC110 -- a program of the tests, which has no event for it
+                await asyncio.sleep(0.001)
+            _freeze()
+            is_closing = False
+        while is_closing:  # noqa: ASYNC110 -- the same
+            await asyncio.sleep(0.001)
+        in_flight += 1
+        try:
+            return await send()
+        finally:
+            in_flight -= 1
+
+    def act(statement: str) -> None:
+        if statement.startswith("begin") and next(sent) == number:
+            _freeze()
+
+    _wrap_asyncpg(freeze_and_send)
+    _trace_sqlite(act)
+
+
+# The two drivers are untyped here, since they are changed under the library's feet.
+
+
+def _wrap_asyncpg(wrapper: Callable[[Callable[[], Awaitable[object]], str], Awaitable[object]]) -> None:
+    driver: Any = asyncpg.Connection
+
+    def wrapped(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def call(self: object, statement: str, *arguments: object, **options: object) -> object:
+            return await wrapper(lambda: method(self, statement, *arguments, **options), statement.lstrip().lower())
+
+        return call
+
     for name in ("execute", "executemany", "fetch"):
-        setattr(asyncpg_connection, name, _counted(getattr(asyncpg_connection, name), count))
-    connect: Callable[[object], sqlite3.Connection] = sqlite_connection._connect
+        setattr(driver, name, wrapped(getattr(driver, name)))
+
+
+def _trace_sqlite(act: Callable[[str], None]) -> None:
+    driver: Any = SQLiteConnection
+    connect: Callable[[object], sqlite3.Connection] = driver._connect
 
     def connected(self: object) -> sqlite3.Connection:
         connection = connect(self)
-        connection.set_trace_callback(count)
+        connection.set_trace_callback(lambda statement: act(statement.lower()))
         return connection
 
-    sqlite_connection._connect = connected
-
-
-def _counted(send: Callable[..., Any], count: Callable[[str], None]) -> Callable[..., Any]:
-    async def counted(self: object, statement: str, *arguments: object, **options: object) -> object:
-        count(statement.lstrip())
-        return await send(self, statement, *arguments, **options)
-
-    return counted
+    driver._connect = connected
 
 
 def _freeze() -> None:

@@ -190,8 +190,7 @@ async def freeze(database: str, ledger: str, version: int, ending: Ending, befor
     # What a frozen process has locked is free again when the server ends its session. Half a second will do here.
     module: Any = postgresql
     module.SETTINGS = {**postgresql.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
-    # On SQLite nobody could write while a transaction stands open.
-    freeze_before_statement(before, only_between_transactions=database.startswith("sqlite"))
+    freeze_before_statement(before)
     await finish(database, ledger, {str(version): ending})
 
 
