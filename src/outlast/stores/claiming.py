@@ -1,44 +1,20 @@
-"""Statements that take due runs.
-
-Ready runs come from the partial index on (priority, due_at, id) where ready = 1; parked runs that are due from the one on
-(due_at) of parked runs that have a due time. Both hold live runs only, so a claim costs the same with any history behind it.
-"""
+"""What both ways to claim share: which runs, which columns, and how a row becomes a claimed run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import (
-    BigInteger,
-    Integer,
-    Text,
-    Update,
-    and_,
-    bindparam,
-    case,
-    cast,
-    func,
-    literal,
-    or_,
-    select,
-    update,
-)
-
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
 from outlast.model.run import LIVE, Status
 from outlast.model.signal import StoredSignal
-from outlast.ports.operation import Op, Statement
-from outlast.ports.store import Claim, ClaimedRun, ClaimRequest
-from outlast.stores.basis import Basis
+from outlast.ports.operation import Op
+from outlast.ports.store import ClaimedRun, ClaimRequest
 from outlast.stores.journal import Journal
 from outlast.stores.runs import stop_of
-from outlast.stores.tables import Query, is_ready, is_unready
-from outlast.stores.waits import PER_WAIT, counts
-from outlast.stores.workers import fence, lease_lost, leased
 
-_COLUMNS: Final = (
+CLAIMED_COLUMNS: Final = (
     "id",
     "workflow",
     "version",
@@ -55,166 +31,41 @@ _COLUMNS: Final = (
     "stop_reason",
     "stop_at",
 )
-_Read: TypeAlias = tuple[frozenset[str], tuple[StoredSignal, ...]]
-_NOTHING_READ: Final[_Read] = (frozenset(), ())
+TURNS: Final = CLAIMED_COLUMNS.index("turns")
 
 PROMOTED_AT_ONCE: Final = 1_000
 """Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
 
-_KNOWN: Final = tuple(sorted(str(status) for status in LIVE))
+KNOWN: Final = tuple(sorted(str(status) for status in LIVE))
 """A row with another status was not written by us; it must not stop the claim of the others."""
 
+Records: TypeAlias = dict[str, tuple[Record, ...]]
+Read: TypeAlias = tuple[frozenset[str], tuple[StoredSignal, ...]]
+"""The topics that a run was last parked with, and the signals that it may take, by id."""
 
-class Claiming:
-    """Claims, each one transaction."""
-
-    def __init__(self, basis: Basis, journal: Journal) -> None:
-        self._basis = basis
-        self._journal = journal
-        runs, dialect = basis.tables.runs, basis.dialect
-        self._look = _look(basis)
-        due = and_(is_unready(runs), runs.c.due_at <= basis.now, runs.c.owner.is_(None))
-        self._due: Query = dialect.claim_lock(
-            select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
-        )
-        named = dialect.is_among(runs.c.id, "run_ids")
-        self._promote: Update = update(runs).where(named, runs.c.ready == 0).values(ready=1)
-        # One text for each pair, so that any number of registered workflows is one parameter.
-        pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
-        self._ready: Query = dialect.claim_lock(
-            select(*(runs.c[name] for name in _COLUMNS))
-            .where(
-                is_ready(runs),
-                dialect.is_among(pair, "workflows"),
-                or_(*(runs.c.status == status for status in _KNOWN)),
-            )
-            .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
-            .limit(bindparam("limit", type_=Integer))
-        )
-        self._take = _take(basis)
-        self._signals = _signals(basis)
-        self._told: Query = select(dialect.notice(basis.tables, literal("ready", Text)))
-
-    def claim(self, request: ClaimRequest) -> Op[Claim]:
-        looked = yield Statement(self._look, leased(request.lease))
-        if not looked.rows:
-            raise lease_lost(request.lease)
-        now, next_due, first_due = looked.rows[0]
-        promoted = (yield from self._promote_due()) if first_due is not None else ()
-        if len(promoted) == PROMOTED_AT_ONCE:
-            next_due = first_due
-        rows = yield from self._take_ready(request, now)
-        if not {row[0] for row in rows}.issuperset(promoted):
-            # Whoever looked meanwhile has passed them by, since they were locked here. Held by tests/race/test_claim.py.
-            yield Statement(self._told)
-        records = yield from self._records(rows, request)
-        read = yield from self._read_waits(rows)
-        runs = tuple(
-            _claimed(row, now, records.get(row[0], ()) if row[0] in records else None, read.get(row[0], _NOTHING_READ))
-            for row in rows
-        )
-        return Claim(runs, now, next_due)
-
-    def _promote_due(self) -> Op[Sequence[str]]:
-        due = yield Statement(self._due)
-        run_ids = [row[0] for row in due.rows]
-        if run_ids:
-            yield Statement(self._promote, {"run_ids": self._basis.dialect.listed(run_ids)})
-        return run_ids
-
-    def _take_ready(self, request: ClaimRequest, now: int) -> Op[Sequence[Sequence[Any]]]:
-        dialect = self._basis.dialect
-        pairs = dialect.listed(f"{workflow}@{version}" for workflow, version in request.workflows)
-        ready = yield Statement(self._ready, {"workflows": pairs, "limit": request.limit})
-        if not ready.rows:
-            return ()
-        run_ids = dialect.listed(row[0] for row in ready.rows)
-        taken = yield Statement(self._take, {"run_ids": run_ids, "worker": request.lease.worker, "at": now})
-        # The rows are locked, or the file is; a difference would mean two owners.
-        assert taken.affected == len(ready.rows)
-        return ready.rows
-
-    def _records(self, rows: Sequence[Sequence[Any]], request: ClaimRequest) -> Op[dict[str, tuple[Record, ...]]]:
-        """Return the journals of the runs that the worker does not hold in memory as they are."""
-        wanted = {row[0]: row[10] for row in rows if request.cached.get(row[0]) != row[10]}
-        # A run that no worker had before has recorded nothing.
-        begun = [run_id for run_id, turns in wanted.items() if turns > 0]
-        found = (yield from self._journal.of_runs(begun)) if begun else {}
-        return {run_id: found.get(run_id, ()) for run_id in wanted}
-
-    def _read_waits(self, rows: Sequence[Sequence[Any]]) -> Op[dict[str, _Read]]:
-        """Return, for each run that was parked with waits, their topics and the signals that they may take, by id."""
-        begun = [row[0] for row in rows if row[10] > 0]
-        if not begun:
-            return {}
-        found = yield Statement(self._signals, {"run_ids": self._basis.dialect.listed(begun)})
-        topics: dict[str, set[str]] = {}
-        signals: dict[str, dict[int, StoredSignal]] = {}
-        for run_id, topic, signal_id, payload, created_at in found.rows:
-            topics.setdefault(run_id, set()).add(topic)
-            if signal_id is not None:
-                # Two waits of one run may name one topic.
-                signals.setdefault(run_id, {})[signal_id] = StoredSignal(signal_id, topic, payload, created_at)
-        return {
-            run_id: (frozenset(named), tuple(one for _, one in sorted(signals.get(run_id, {}).items())))
-            for run_id, named in topics.items()
-        }
+NOTHING_READ: Final[Read] = (frozenset(), ())
 
 
-def _look(basis: Basis) -> Query:
-    """Prove the lease; read the time, when the next parked run is due, and whether one is due already."""
-    runs, now = basis.tables.runs, basis.now
-    parked = is_unready(runs)
-    next_due = select(func.min(runs.c.due_at)).where(parked, runs.c.due_at > now).scalar_subquery()
-    first_due = select(func.min(runs.c.due_at)).where(parked, runs.c.due_at <= now).scalar_subquery()
-    return fence(basis, now, next_due, first_due)
+def pairs(request: ClaimRequest) -> list[str]:
+    """Return one text for each workflow, so that any number of registered ones is one parameter."""
+    return [f"{workflow}@{version}" for workflow, version in request.workflows]
 
 
-def _take(basis: Basis) -> Update:
-    runs, at = basis.tables.runs, bindparam("at", type_=BigInteger)
-    compensating = str(Status.COMPENSATING)
-    return (
-        update(runs)
-        .where(basis.dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
-        .values(
-            owner=bindparam("worker", type_=Text),
-            status=case((runs.c.status == compensating, compensating), else_=str(Status.RUNNING)),
-            ready=0,
-            due_at=None,
-            stop_unseen=0,
-            turns=runs.c.turns + 1,
-            started_at=func.coalesce(runs.c.started_at, at),
-            updated_at=at,
-        )
-    )
+def read_records(journal: Journal, rows: Sequence[Sequence[Any]], request: ClaimRequest) -> Op[Records]:
+    """Read the journals of the runs that the worker does not hold in memory as they are. `turns` as before the claim."""
+    wanted = {row[0]: row[TURNS] for row in rows if request.cached.get(row[0]) != row[TURNS]}
+    # A run that no worker had before has recorded nothing.
+    begun = [run_id for run_id, turns in wanted.items() if turns > 0]
+    found = (yield from journal.of_runs(begun)) if begun else {}
+    return {run_id: found.get(run_id, ()) for run_id in wanted}
 
 
-def _signals(basis: Basis) -> Query:
-    waits, signals = basis.tables.waits, basis.tables.signals
-    earlier = signals.alias("earlier")
-    # The id of the last signal that this wait is given now; the search ends there.
-    last = (
-        select(earlier.c.id)
-        .where(earlier.c.topic == waits.c.topic, earlier.c.id > waits.c.after_id)
-        .order_by(earlier.c.id)
-        .limit(1)
-        .offset(PER_WAIT - 1)
-        .correlate(waits)
-        .scalar_subquery()
-    )
-    up_to = func.coalesce(last, literal(2**63 - 1, BigInteger))
-    return (
-        select(waits.c.run_id, waits.c.topic, signals.c.id, signals.c.payload, signals.c.created_at)
-        .select_from(waits.outerjoin(signals, and_(counts(signals, waits), signals.c.id <= up_to)))
-        .where(basis.dialect.is_among(waits.c.run_id, "run_ids"))
-    )
-
-
-def _claimed(row: Sequence[Any], now: int, records: tuple[Record, ...] | None, read: _Read) -> ClaimedRun:
-    status = Status(row[3])
+def claimed(row: Sequence[Any], now: int, records: Records, read: Read) -> ClaimedRun:
+    """Return the run of a row with these columns. `turns` as before the claim."""
+    run_id, status = RunId(row[0]), Status(row[3])
     topics, signals = read
     return ClaimedRun(
-        id=RunId(row[0]),
+        id=run_id,
         workflow=row[1],
         version=row[2],
         status=status if status is Status.COMPENSATING else Status.RUNNING,
@@ -224,10 +75,10 @@ def _claimed(row: Sequence[Any], now: int, records: tuple[Record, ...] | None, r
         started_at=now if row[7] is None else row[7],
         deadline_at=row[8],
         signal_cursor=row[9],
-        turns=row[10] + 1,
+        turns=row[TURNS] + 1,
         lapses=row[11],
         stop=stop_of(row[12], row[13], row[14]),
-        records=records,
+        records=records.get(run_id),
         signals=signals,
         topics=topics,
         read_at=now,

@@ -24,14 +24,15 @@ from outlast.ports.store import (
     StopOutcome,
     StoredRun,
 )
+from outlast.stores.arrays.claiming import ClaimByArrays
 from outlast.stores.arrays.flushing import FlushByArrays
 from outlast.stores.arrays.sending import SendByArrays
 from outlast.stores.arrays.starting import StartByArrays
 from outlast.stores.basis import Basis
-from outlast.stores.claiming import Claiming
 from outlast.stores.flushed import Flushed
 from outlast.stores.inspecting import Inspecting
 from outlast.stores.journal import Journal
+from outlast.stores.rows.claiming import ClaimByRow
 from outlast.stores.rows.flushing import FlushByRow
 from outlast.stores.rows.sending import SendByRow
 from outlast.stores.rows.starting import StartByRow
@@ -47,16 +48,17 @@ class SqlStore:
         self._runs = Runs(basis, journal)
         self._inspecting = Inspecting(basis)
         self._workers = Workers(basis)
-        self._claiming = Claiming(basis, journal)
         self._flushed = Flushed(basis)
         if basis.dialect.has_arrays:
             self._starting: StartByArrays | StartByRow = StartByArrays(basis)
             self._sending: SendByArrays | SendByRow = SendByArrays(basis)
             self._flushing: FlushByArrays | FlushByRow = FlushByArrays(basis)
+            self._claiming: ClaimByArrays | ClaimByRow = ClaimByArrays(basis, journal)
         else:
             self._starting = StartByRow(basis)
             self._sending = SendByRow(basis)
             self._flushing = FlushByRow(basis, journal)
+            self._claiming = ClaimByRow(basis, journal)
 
     def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
         return self._starting.start(runs, together=together)
