@@ -103,6 +103,32 @@ async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(s
         assert arena.schedules > 1
 
 
+async def test_a_claim_that_passed_timers_by_is_told_when_the_other_takes_only_one(shared_database_url: str) -> None:
+    async with arena_over(shared_database_url) as arena:
+        heard = asyncio.Event()
+        await arena.database.listen(lambda what: heard.set() if what == "ready" else None)
+
+        async def given() -> None:
+            await _two_workers(arena)
+            names = [f"r{n}" for n in range(3)]
+            await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
+            parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
+            await arena.do(lambda store: store.flush(A, parks))
+            arena.clock.advance("1ms")
+            heard.clear()
+
+        async def then(mine: Answer, theirs: Answer) -> None:
+            taken = [run.id for claim in (mine, theirs) for run in claim.runs]
+            assert len(theirs.runs) <= 1
+            if len(taken) < 3:
+                await asyncio.wait_for(heard.wait(), 10)
+                taken += [run.id for run in (await arena.do(_claiming(A))).runs]
+            assert sorted(taken) == ["r0", "r1", "r2"]
+
+        await arena.every_interleaving(_claiming(A), _claiming(B, 1), given=given, then=then, most_switches=3)
+        assert arena.schedules > 1
+
+
 async def test_a_claim_and_a_signal_wake_a_waiting_run_once(shared_database_url: str) -> None:
     async with arena_over(shared_database_url) as arena:
 

@@ -167,6 +167,7 @@ class Code:
         """Drop the code where it stands."""
         self._is_stopping = True
         self.loop.drop()
+        self.loop.leave()
 
     def found(self) -> str:
         """Say what the code asks for that is not recorded."""

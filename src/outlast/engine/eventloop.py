@@ -47,6 +47,28 @@ class LoopHost(Protocol):
         ...
 
 
+class _Nobody:
+    """Whose loop it is when its run is over: what is collected later may still tell the loop of it."""
+
+    def refuse_call(self, call: str) -> asyncio.Future[Any]:
+        raise RuntimeError(f"{call}: the run is over")
+
+    def loop_time(self) -> float:
+        return 0.0
+
+    def start_timer(self, handle: asyncio.TimerHandle, delay: float | None) -> None:
+        """Nothing runs any more."""
+
+    def drop_timer(self, handle: asyncio.TimerHandle) -> None:
+        """Nothing runs any more."""
+
+    def report_unhandled(self, context: dict[str, Any]) -> None:
+        """Nobody is there to be told."""
+
+
+_NOBODY: Final = _Nobody()
+
+
 class TooManyHandles(Exception):
     """The code never comes to rest."""
 
@@ -134,6 +156,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             _hand_back(around)
         self._ready.clear()
         self._tasks.clear()
+
+    def leave(self) -> None:
+        """Be no run's loop any more. A run and its loop would else be a circle, which only the garbage collector frees."""
+        self.host = self.owner = _NOBODY
 
     # What asyncio and workflow code may use.
 
@@ -259,11 +285,16 @@ def _close_task(task: asyncio.Task[Any]) -> None:
     # Without this asyncio complains when a task is collected before its end.
     setattr(task, "_log_destroy_pending", False)  # noqa: B010  asyncio's own, and not in its stubs
     coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
+    waited_for = cast("asyncio.Future[Any] | None", getattr(task, "_fut_waiter", None))
     for _ in range(_MOST_CLOSES):
         # Whatever the code makes of it, it is not heard any more.
         with suppress(BaseException):
             coroutine.close()
-            return
+            break
+    if waited_for is not None:
+        # A task and what it waits for name each other, until one of them ends.
+        with suppress(BaseException):
+            waited_for.cancel()
 
 
 def _refusal(name: str) -> Callable[..., asyncio.Future[Any]]:

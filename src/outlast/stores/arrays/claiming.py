@@ -14,7 +14,6 @@ from outlast.stores.claiming import (
     CLAIMED_COLUMNS,
     KNOWN,
     NOTHING_READ,
-    PROMOTED_AT_ONCE,
     Read,
     claimed,
     pairs,
@@ -24,8 +23,9 @@ from outlast.stores.journal import Journal
 from outlast.stores.waits import LATE_IDS, PER_WAIT
 from outlast.stores.workers import lease_lost, leased
 
-# Of two sources: `ready` runs, by the partial index in its order, and parked runs that are `due`. The best of both are
-# `picked` and `taken`; what is due beyond that is `promoted`, so that it stands among the ready ones by its priority.
+# Of two sources: `ready` runs, by the partial index in its order, and parked runs that are `due`, the earliest ones. The
+# best of both are `picked` and `taken`. What is due and left stays where it is, unlike in a claim by rows, which makes it
+# ready. But whoever looked just now has passed it by, since it was locked here, and is told.
 #
 # Everything that this reads is as old as its beginning, but a row that was changed since then is locked, and returned, as
 # it is now. Who had such a run in a turn meanwhile has counted the turn: then it is not taken, since its waits would be
@@ -46,15 +46,15 @@ ready as materialized (
   for no key update skip locked
 ),
 due as materialized (
-  select runs.id, runs.priority, runs.due_at, runs.turns, {is_ours} as is_ours from {runs} runs
-  where runs.ready = 0 and runs.due_at <= (select now from fence) and runs.owner is null
+  select runs.id, runs.priority, runs.due_at, runs.turns from {runs} runs
+  where runs.ready = 0 and runs.due_at <= (select now from fence) and runs.owner is null and {is_ours}
   order by runs.due_at
-  limit {most}
+  limit greatest(cast(:limit as integer), {least})
   for no key update skip locked
 ),
 picked as materialized (
   select id, priority, due_at, turns from (
-    select id, priority, due_at, turns from ready union all select id, priority, due_at, turns from due where is_ours
+    select id, priority, due_at, turns from ready union all select id, priority, due_at, turns from due
   ) found
   order by priority, due_at, id
   limit cast(:limit as integer)
@@ -72,18 +72,10 @@ taken as (
   from fence, picked
   where runs.id = any(array[picked.id]) and runs.turns = picked.turns and runs.owner is null
   returning {columns}, picked.priority as place, coalesce(picked.due_at, 0) as was_due_at
-),
-promoted as (
-  update {runs} runs set ready = 1 from due
-  where runs.id = any(array[due.id]) and runs.ready = 0 and runs.owner is null
-    and (due.id in (select id from picked)) is not true
-  returning runs.id
 )
 select fence.now,
-  case when (select count(*) from due) = {most} then (select min(due_at) from due) else (
-    select min(runs.due_at) from {runs} runs where runs.ready = 0 and runs.due_at > (select now from fence)
-  ) end,
-  (select {notice} where exists (select 1 from promoted)),
+  (select min(runs.due_at) from {runs} runs where runs.ready = 0 and runs.due_at > (select now from fence)),
+  (select {notice} where exists (select 1 from due where (due.id in (select id from picked)) is not true)),
   taken.*,
   case when taken.turns > 0 then (
     select cast(json_agg(json_build_array(waits.topic, signals.id, signals.payload, signals.created_at)) as text)
@@ -101,6 +93,9 @@ from fence left join taken on true
 """
 _OURS: Final = "((runs.workflow || '@' || runs.version) = any(cast(:workflows as text[])) and runs.status in ({known}))"
 
+_LEAST: Final = 200
+"""How many of the earliest parked runs that are due are looked at, so that the most urgent of them is taken first."""
+
 _Waited: TypeAlias = tuple[str, int | None, str | None, int | None]
 _waits = msgspec.json.Decoder(list[_Waited])
 _RUN: Final = slice(3, 3 + len(CLAIMED_COLUMNS))
@@ -117,7 +112,7 @@ class ClaimByArrays:
             _CLAIM.replace("{is_ours}", _OURS),
             known=", ".join(f"'{status}'" for status in KNOWN),
             columns=", ".join(columns),
-            most=str(PROMOTED_AT_ONCE),
+            least=str(_LEAST),
             late_ids=str(LATE_IDS),
             per_wait=str(PER_WAIT),
             notice=basis.notice("ready"),
