@@ -40,7 +40,8 @@ class Outlast:
 
     An `Outlast` is a value: it belongs to no module and no thread, several live side by side, and making one touches
     nothing outside. `async with app` connects and runs a worker in this process until the block ends; the verbs also work
-    without it, connecting when first needed, but then nothing executes runs here.
+    without it, connecting when first needed, but then nothing executes runs here. When the block has ended they raise
+    AppClosed, until the app is opened again.
 
     database: a URL (`postgresql://host/db`, `sqlite:///file.db`, `sqlite://` for one in memory) or an SQLAlchemy engine.
         Default `sqlite:///outlast.db`, because it needs nothing.
@@ -97,7 +98,6 @@ class Outlast:
             clock,
         )
         self._has_worker = worker is not False
-        self._is_open = False
 
     def __repr__(self) -> str:
         return f"<Outlast with {len(list(self._catalog))} workflows>"
@@ -134,18 +134,19 @@ class Outlast:
             await self.close()
 
     async def close(self) -> None:
-        """Do what leaving `async with` does, for an app that verbs opened by themselves. May be called again."""
+        """Do what leaving `async with` does, for an app that verbs opened by themselves. May be called again.
+
+        An app that was inside of `async with` is closed from then on: its verbs, blocking ones too, raise AppClosed until it
+        is opened again. One that only its verbs opened connects again when it is needed; but a database in memory is gone,
+        and the app closed.
+        """
         try:
-            if self._is_open:
+            if self._access.is_open:
                 await self._worker.stop()
         finally:
             self._access.local = None
-            self._is_open = False
-            try:
-                await self._client.close()
-            finally:
-                self._access.forget()
-                await self._database.close()
+            self._access.closed()
+            await self._disconnect()
 
     def hurry(self) -> None:
         """Have a `close` under way wait for no step any more: it hands the runs back at once. On the worker's loop."""
@@ -163,8 +164,9 @@ class Outlast:
         try:
             return await self._database.migrate()
         finally:
-            if not self._is_open:
-                await self.close()
+            if self._database.is_lasting and not self._access.is_open:
+                self._access.forget()
+                await self._disconnect()
 
     async def drain(self) -> int:
         """Run everything that is due until nothing is; return how many turns were begun. For tests, and worker=False.
@@ -386,19 +388,29 @@ class Outlast:
         )
 
     async def _open(self, *, with_worker: bool) -> None:
-        if self._is_open:
+        access = self._access
+        if access.is_open:
             raise DefinitionError("This Outlast is open already; close it before it is opened again.")
-        self._is_open = True
+        was_closed, access.is_open, access.is_closed = access.is_closed, True, False
         try:
             for workflow in self._catalog:
                 _check_types(workflow)
-            await self._access.ready("open")
+            await access.ready("open")
             if with_worker:
                 await self._worker.start()
-                self._access.local = Local(self._worker, asyncio.get_running_loop())
+                access.local = Local(self._worker, asyncio.get_running_loop())
         except BaseException:
-            await self.close()
+            try:
+                await self.close()
+            finally:
+                access.is_closed = was_closed
             raise
+
+    async def _disconnect(self) -> None:
+        try:
+            await self._client.close()
+        finally:
+            await self._database.close()
 
 
 def _executable(declared: object) -> Workflow[Any, Any]:

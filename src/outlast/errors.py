@@ -24,7 +24,7 @@ OutlastError
 │   │   ├── RunTimedOut
 │   │   └── CompensationFailed
 │   ├── ResultTimeout              the run goes on; only the waiting ended (also a TimeoutError)
-│   └── AppClosed                  the run goes on; the app was closed while the call waited
+│   └── AppClosed                  the app was closed; runs go on wherever a worker is
 ├── Inside a workflow
 │   ├── WorkflowFailed             raised by `ctx.fail`
 │   ├── StepFailed                 a step gave up; `cause` says why
@@ -235,11 +235,14 @@ class ResultTimeout(OutlastError, TimeoutError):
 
 
 class AppClosed(OutlastError):
-    """The app was closed while this call waited for a run's end. The run goes on, wherever a worker is."""
+    """The app was closed: before this call, which did nothing, or while it waited for the end of run `run_id`."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str | None = None) -> None:
         super().__init__(
-            f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere."
+            "This app was closed, and nothing was done. Open it again first: `async with app: ...`; or make another "
+            "Outlast(...) where no event loop runs."
+            if run_id is None
+            else f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere."
         )
         self.run_id = run_id
 

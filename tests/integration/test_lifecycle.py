@@ -249,8 +249,8 @@ async def test_nothing_warns_when_it_is_collected(shared_database_url: str) -> N
     app = app_of(shared_database_url)
     async with app:
         await app.start_and_wait(greet, "Ada", wait="20s")
-    await asyncio.to_thread(app.blocking.list)
-    await asyncio.to_thread(app.blocking.close)
+        await asyncio.to_thread(app.blocking.list)
+        await asyncio.to_thread(app.blocking.close)
 
     del app
     with warnings.catch_warnings():

@@ -136,6 +136,7 @@ class FakeDatabase:
     joined: list[object] = field(default_factory=list[object])
     asked: list[str] = field(default_factory=list[str])
     before: Callable[[], object] = lambda: None
+    is_lasting: bool = True
 
     async def open(self) -> None:
         self.asked.append("open")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outlast.client.commits import after_commit
 from outlast.engine.eventloop import WorkflowLoop, running_loop
-from outlast.errors import SchemaBehind, WorkflowIOError, WrongColour
+from outlast.errors import AppClosed, SchemaBehind, WorkflowIOError, WrongColour
 from outlast.model.ids import RunId
 from outlast.ports.database import Database
 from outlast.ports.local import LocalWorker
@@ -38,18 +38,24 @@ class Access:
 
     The tables are checked (and brought up to date, where `migrates`) until they were found to be right once. A failure is
     not kept: the next call looks again, so nobody has to restart after a migration.
+
+    An app that was closed stays closed until it is opened again: what came late would otherwise connect once more, and on a
+    database in memory that is another, empty one.
     """
 
     def __init__(self, database: Database, *, migrates: bool) -> None:
         self.database = database
         self.migrates = migrates
         self.local: Local | None = None
+        self.is_open = False
+        """Inside of `async with`."""
+        self.is_closed = False
         self._is_ready = False
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._blocking_lock = threading.Lock()
 
     async def ready(self, verb: str, tx: object = None) -> None:
-        """Return once the database can be used for this verb. Raises SchemaBehind and DatabaseUnavailable.
+        """Return once the database can be used for this verb. Raises AppClosed, SchemaBehind and DatabaseUnavailable.
 
         While the caller has a transaction open the tables are only looked at: to change them we might have to wait for
         that transaction, and it for us.
@@ -59,6 +65,7 @@ class Access:
             raise WorkflowIOError(f"app.{verb}(...)")
         if self._is_ready:
             return
+        self._refuse_closed()
         async with self._locks.setdefault(loop, asyncio.Lock()):
             if not self._is_ready:
                 await self.database.open()
@@ -75,6 +82,7 @@ class Access:
         self.refuse_in_loop(verb)
         if self._is_ready:
             return
+        self._refuse_closed()
         with self._blocking_lock:
             if not self._is_ready:
                 try:
@@ -101,8 +109,19 @@ class Access:
             raise WrongColour(verb)
 
     def forget(self) -> None:
-        """Look at the tables again before the next call: the database was closed, and one in memory went with it."""
+        """Look at the tables again before the next call: the database was disconnected."""
         self._is_ready = False
+
+    def closed(self) -> None:
+        """Let there be no next call when the app was open, or when its database in memory ends here. An app that nobody
+        opened connects again when it is needed."""
+        self.forget()
+        self.is_closed = self.is_closed or self.is_open or not self.database.is_lasting
+        self.is_open = False
+
+    def _refuse_closed(self) -> None:
+        if self.is_closed:
+            raise AppClosed
 
     def worker_here(self) -> LocalWorker | None:
         """Return this process's worker when it works on the running loop: only there its methods may be called."""

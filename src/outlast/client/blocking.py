@@ -170,9 +170,15 @@ class BlockingClient:
         return self._access.database.migrate_blocking()
 
     def close(self) -> None:
-        """Close the blocking side's connections. The next call opens new ones."""
-        self._access.database.close_blocking()
-        self._access.forget()
+        """Close the blocking side's connections. The next call opens new ones, unless the database is in memory: that ends
+        here, and the app is closed with it. Inside of `async with app` it stays until that ends."""
+        access = self._access
+        if access.database.is_lasting:
+            access.database.close_blocking()
+            access.forget()
+        elif not access.is_open:
+            access.closed()
+            access.database.close_blocking()
 
     def _stop(self, verb: str, id: str, kind: StopKind, reason: str, tx: object) -> StopReceipt:
         receipt = self._perform(verb, self._calls.stop(id, kind, reason), tx)

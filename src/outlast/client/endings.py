@@ -103,9 +103,13 @@ def ending_blocking(
     """The same on a thread without a loop. The worker of this process, if any, cuts a pause short."""
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
     told = threading.Event()
+    outcome: Outcome | None = None
     with access.watching(run_id, told):
         for pause in pauses():
-            outcome = look(run_id)
+            try:
+                outcome = look(run_id)
+            except AppClosed as closed:
+                raise closed if outcome is None else AppClosed(run_id) from None
             if outcome is None:
                 raise RunNotFound(run_id)
             if outcome.status.is_terminal:

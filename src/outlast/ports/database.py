@@ -31,6 +31,11 @@ class Database(Protocol):
         """The verbs in this database's dialect."""
         ...
 
+    @property
+    def is_lasting(self) -> bool:
+        """False when the data ends with the connection: a database in memory."""
+        ...
+
     async def open(self) -> None:
         """Connect and check the server. Loop-bound parts are made on first use in each loop."""
         ...

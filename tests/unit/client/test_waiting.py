@@ -315,6 +315,17 @@ def test_a_blocking_time_limit_ends_the_waiting_and_not_the_run(world: World) ->
     assert world.database.store.stops == {}
 
 
+def test_closing_ends_a_blocking_wait_with_an_error_that_names_the_run(world: World) -> None:
+    handle = world.blocking.start(count)
+    world.access.is_open = True
+    world.database.before = world.access.closed
+
+    with pytest.raises(AppClosed, match="goes on") as told:
+        handle.result()
+
+    assert told.value.run_id == handle.id
+
+
 async def test_the_worker_of_this_process_cuts_a_blocking_pause_short() -> None:
     world = World(FakeWorker())
     handle = await world.client.start(count)

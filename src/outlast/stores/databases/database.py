@@ -34,6 +34,7 @@ class SqlDatabase:
         *,
         listener: Listener | None,
         separate: Callable[[], SqlDatabase],
+        is_lasting: bool = True,
     ) -> None:
         self._basis = basis
         self._store = _store(basis)
@@ -41,6 +42,11 @@ class SqlDatabase:
         self._blocking_road = blocking_road
         self._listener = listener
         self._separate = separate
+        self._is_lasting = is_lasting
+
+    @property
+    def is_lasting(self) -> bool:
+        return self._is_lasting
 
     @property
     def store(self) -> SqlStore:

@@ -137,6 +137,7 @@ def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> Sq
             file,
             listener=ChangeWatch(file),
             separate=lambda: over(SQLiteFile(path), closes=True) if path is not None else over(file, closes=False),
+            is_lasting=path is not None,
         )
 
     return over(SQLiteFile(path), closes=True)
