@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.journal import Record
@@ -41,27 +42,26 @@ _fresh = itertools.count()
 
 class ForgetsSignalIds(SqlStore):
     def send(self, signals: Sequence[NewSignal]) -> Op[tuple[SignalOutcome, ...]]:
-        return super().send([dataclasses.replace(one, dedupe_id=str(next(_fresh))) for one in signals])
+        return super().send([replace(one, dedupe_id=str(next(_fresh))) for one in signals])
 
 
 class FoldsKeys(SqlStore):
     def send(self, signals: Sequence[NewSignal]) -> Op[tuple[SignalOutcome, ...]]:
-        return super().send([dataclasses.replace(one, topic=one.topic.lower()) for one in signals])
+        return super().send([replace(one, topic=one.topic.lower()) for one in signals])
 
 
 class LooksForNoMissedSignal(SqlStore):
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         writes = [
-            dataclasses.replace(write, waits=tuple(dataclasses.replace(w, after_id=2**60) for w in write.waits))
-            for write in batch.writes
+            replace(write, waits=tuple(replace(w, after_id=2**60) for w in write.waits)) for write in batch.writes
         ]
-        return super().flush(lease, dataclasses.replace(batch, writes=tuple(writes)))
+        return super().flush(lease, replace(batch, writes=tuple(writes)))
 
 
 class KeepsNoWaits(SqlStore):
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
-        writes = tuple(dataclasses.replace(write, waits=()) for write in batch.writes)
-        return super().flush(lease, dataclasses.replace(batch, writes=writes))
+        writes = tuple(replace(write, waits=()) for write in batch.writes)
+        return super().flush(lease, replace(batch, writes=writes))
 
 
 class FencesNothing(SqlStore):
@@ -89,24 +89,24 @@ class RetiresWithALapse(SqlStore):
 
 class KeepsLapses(SqlStore):
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
-        writes = tuple(dataclasses.replace(write, progressed=False) for write in batch.writes)
-        return super().flush(lease, dataclasses.replace(batch, writes=writes))
+        writes = tuple(replace(write, progressed=False) for write in batch.writes)
+        return super().flush(lease, replace(batch, writes=writes))
 
 
 class ShowsNothing(SqlStore):
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
-        writes = tuple(dataclasses.replace(write, sets_custom_status=False) for write in batch.writes)
-        return super().flush(lease, dataclasses.replace(batch, writes=writes))
+        writes = tuple(replace(write, sets_custom_status=False) for write in batch.writes)
+        return super().flush(lease, replace(batch, writes=writes))
 
 
 class ConfusesNullAndNothing(SqlStore):
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         records = tuple((run_id, _without_null(record)) for run_id, record in batch.records)
-        return super().flush(lease, dataclasses.replace(batch, records=records))
+        return super().flush(lease, replace(batch, records=records))
 
 
 def _without_null(record: Record) -> Record:
-    return dataclasses.replace(record, payload=None if record.payload == "null" else record.payload)
+    return replace(record, payload=None if record.payload == "null" else record.payload)
 
 
 class WritesForRunsOfOthers(SqlStore):
@@ -132,36 +132,36 @@ class WritesForRunsOfOthers(SqlStore):
 
 class ForgetsPriorities(SqlStore):
     def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([dataclasses.replace(run, priority=0) for run in runs], together=together)
+        return super().start([replace(run, priority=0) for run in runs], together=together)
 
 
 class ForgetsTimeouts(SqlStore):
     def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([dataclasses.replace(run, timeout=None) for run in runs], together=together)
+        return super().start([replace(run, timeout=None) for run in runs], together=together)
 
 
 class SaysThatEveryStartCreates(SqlStore):
     def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
         outcomes = yield from super().start(runs, together=together)
-        return tuple(dataclasses.replace(one, created=True) for one in outcomes)
+        return tuple(replace(one, created=True) for one in outcomes)
 
 
 class ClaimsOneTooMany(SqlStore):
     def claim(self, request: ClaimRequest) -> Op[Claim]:
-        return super().claim(dataclasses.replace(request, limit=request.limit + 1))
+        return super().claim(replace(request, limit=request.limit + 1))
 
 
 class TrustsAnyCache(SqlStore):
     def claim(self, request: ClaimRequest) -> Op[Claim]:
-        claim = yield from super().claim(dataclasses.replace(request, cached={}))
-        runs = (dataclasses.replace(run, records=None) if run.id in request.cached else run for run in claim.runs)
-        return dataclasses.replace(claim, runs=tuple(runs))
+        claim = yield from super().claim(replace(request, cached={}))
+        runs = (replace(run, records=None) if run.id in request.cached else run for run in claim.runs)
+        return replace(claim, runs=tuple(runs))
 
 
 class BringsNoSignals(SqlStore):
     def claim(self, request: ClaimRequest) -> Op[Claim]:
         claim = yield from super().claim(request)
-        return dataclasses.replace(claim, runs=tuple(dataclasses.replace(run, signals=()) for run in claim.runs))
+        return replace(claim, runs=tuple(replace(run, signals=()) for run in claim.runs))
 
 
 class TerminatesNothing(SqlStore):

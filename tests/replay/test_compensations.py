@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from outlast import CompensationContext, Context, Failure, NonRetryable, Retry, Signal, step, workflow
 from outlast.engine.decision import Finished, Parked
@@ -313,6 +313,6 @@ def test_a_record_that_lost_its_payload_is_unreadable_and_no_result() -> None:
     run = Rehearsal(failing)
     run.end()
     cut = run.cut(1)
-    cut.journal[0] = dataclasses.replace(cut.journal[0], payload=None)
+    cut.journal[0] = replace(cut.journal[0], payload=None)
 
     assert "step 'a'" in cut.turn().held().failure.message

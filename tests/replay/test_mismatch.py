@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from outlast import Context, JournalMismatch, Signal, workflow
 from outlast.engine.decision import Finished
@@ -182,7 +182,7 @@ def test_what_is_recorded_when_it_is_reached_cannot_be_new_before_recorded_thing
 
 
 def numbered(run: Rehearsal, records: list[Record]) -> Rehearsal:
-    run.journal[:] = [dataclasses.replace(record, seq=seq) for seq, record in enumerate(records)]
+    run.journal[:] = [replace(record, seq=seq) for seq, record in enumerate(records)]
     return run
 
 
@@ -398,7 +398,7 @@ def test_a_wait_that_was_answered_and_is_given_up_now_is_noticed() -> None:
 
 
 def damaged(run: Rehearsal, position: int, payload: str | None) -> Rehearsal:
-    run.journal[position] = dataclasses.replace(run.journal[position], payload=payload)
+    run.journal[position] = replace(run.journal[position], payload=payload)
     return run
 
 
@@ -427,7 +427,7 @@ def test_a_damaged_helper_holds_the_run(kind: Kind) -> None:
 @pytest.mark.parametrize("unknown", [{"kind": Kind.UNKNOWN}, {"phase": Phase.UNKNOWN}], ids=["kind", "phase"])
 def test_a_record_that_a_newer_version_made_holds_the_run(unknown: dict[str, Any]) -> None:
     run = recorded(3)
-    run.journal[1] = dataclasses.replace(run.journal[1], **unknown)
+    run.journal[1] = replace(run.journal[1], **unknown)
     failure = run.turn().held().failure
 
     assert failure.type == "outlast.errors.ValueUnreadable"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from outlast import Context, Failure, StepContext, StepFailed, step, workflow
 from outlast.engine.decision import Finished, Working
@@ -340,7 +341,7 @@ def test_an_unreadable_result_holds_the_run_and_names_the_step() -> None:
     run = Rehearsal(three_steps, 1)
     run.end()
     cut = run.cut(2)
-    cut.journal[1] = dataclasses.replace(cut.journal[1], payload='{"half')
+    cut.journal[1] = replace(cut.journal[1], payload='{"half')
 
     failure = cut.turn().held().failure
 

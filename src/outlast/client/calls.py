@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec.structs import replace
 
 from outlast.client.catalog import Catalog
 from outlast.client.identity import Ids, derived

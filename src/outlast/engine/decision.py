@@ -32,8 +32,7 @@ class Entropy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is fixed about a run before its code runs. Times are microseconds."""
 
     id: RunId
@@ -75,8 +74,7 @@ class Working:
     due_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """Nothing is in flight and nothing can go on before `due_at` or a signal of one of the waits."""
 
     status: Status
@@ -84,8 +82,7 @@ class Parked:
     waits: tuple[Wait, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The run has ended. `output` is its stored text when completed, `failure` why otherwise."""
 
     status: Status

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from outlast.model.times import to_datetime
 
 
@@ -57,10 +59,9 @@ class Phase(StrEnum):
         return self in (Phase.DONE, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """One row of a journal. `payload` is JSON text whose form belongs to the kind and phase; None means none at all,
-    which is not the text `null`."""
+    which is not the text `null`. A struct, since each step makes one: a frozen dataclass takes ten times as long."""
 
     seq: int
     kind: Kind

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
+import msgspec
+
 from outlast.model import ids
 from outlast.model.values import Shape, shape_of
 
@@ -37,8 +39,7 @@ class Signal(Generic[P]):
         return f"Signal({self.name!r}, {getattr(self.payload, '__name__', self.payload)})"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSignal:
+class StoredSignal(msgspec.Struct, frozen=True):
     """A signal as the store keeps it. `id` orders the signals of one topic; `created_at` is microseconds."""
 
     id: int

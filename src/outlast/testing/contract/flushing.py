@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
