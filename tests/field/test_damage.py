@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pytest
 
-from outlast import Context, RunTerminated, Signal, Status, ValueUnreadable, step, workflow
+from outlast import (
+    Context,
+    InvalidArgument,
+    ResultTimeout,
+    RunTerminated,
+    Signal,
+    Status,
+    ValueUnreadable,
+    step,
+    workflow,
+)
 from outlast.model.failures import type_name
 from outlast.testing import ManualClock
+from support.colours import Ask
 from support.field_apps import forgetful, run_of
 from support.probing import Tables
 
@@ -87,6 +99,42 @@ async def test_damaged_rows_stop_their_own_runs_alone(shared_database_url: str) 
             assert (run_id, run.status) == (run_id, Status.SUSPENDED)
             assert run.held is not None
             assert run_id in run.held.message
+
+
+async def test_a_status_that_nobody_knows_hides_no_run_and_no_page(shared_database_url: str, ask: Ask) -> None:
+    """A row that was mended by hand, or written by a newer version: list, result and cancel raised ValueError for all."""
+    tables = Tables(shared_database_url)
+    async with forgetful(shared_database_url, parcel) as app:
+        await app.start_many(parcel, [1, 2, 3], ids=["a", "b", "c"])
+        tables("update {runs} set status = 'dreaming' where id = %s", "b")
+        await app.drain()
+
+        page = await ask(app, "list")
+        assert [run.id for run in page.runs] == ["a", "b", "c"]
+        assert [run.status for run in page.runs] == [Status.SUSPENDED, Status.UNKNOWN, Status.SUSPENDED]
+        assert "dreaming" in page.runs[1].unreadable["status"]
+        with pytest.raises(ResultTimeout, match="unknown"):
+            await ask(app, "result", "b", timeout="0s")
+        receipt = await ask(app, "terminate", "b")
+        assert (receipt.accepted, receipt.status) == (False, Status.UNKNOWN)
+        assert (await ask(app, "start", parcel, 2, id="b")).status is Status.UNKNOWN
+        with pytest.raises(InvalidArgument, match="compensation_failed: what is unknown"):
+            await ask(app, "list", status="unknown")
+        await asyncio.to_thread(app.blocking.close)
+
+
+async def test_a_time_beyond_all_calendars_hides_no_run_and_no_page(shared_database_url: str) -> None:
+    tables = Tables(shared_database_url)
+    async with forgetful(shared_database_url, parcel) as app:
+        await app.start_many(parcel, [1, 2], ids=["one", "two"])
+        for column in ("created_at", "updated_at", "started_at", "finished_at", "due_at", "deadline_at"):
+            tables(f"update {{runs}} set {column} = 9000000000000000000 where id = %s", "two")
+
+        one, two = (await app.list()).runs
+
+        assert one.unreadable == {}
+        assert list(two.unreadable) == ["due_at", "deadline", "created_at", "started_at", "updated_at", "finished_at"]
+        assert (two.due_at, two.created_at) == (None, datetime.fromtimestamp(0, UTC))
 
 
 async def test_a_run_with_a_damaged_row_can_be_terminated(shared_database_url: str) -> None:

@@ -328,10 +328,13 @@ def _statuses(status: Status | str | Iterable[Status | str] | None) -> tuple[Sta
     if status is None:
         return ()
     try:
-        return tuple(Status(one) for one in ([status] if isinstance(status, str) else status))
+        wanted = tuple(Status(one) for one in ([status] if isinstance(status, str) else status))
+        if Status.UNKNOWN in wanted:
+            raise ValueError("what is unknown cannot be looked for")
     except ValueError as error:
-        known = ", ".join(Status)
+        known = ", ".join(one for one in Status if one is not Status.UNKNOWN)
         raise InvalidArgument(f"status must be one or several of {known}: {error}.") from error
+    return wanted
 
 
 def _groups(runs: Sequence[NewRun]) -> list[list[NewRun]]:

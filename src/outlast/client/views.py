@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -18,12 +19,17 @@ from outlast.ports.store import RunDetails
 PLAIN: Final[Shape[Any]] = shape_of(object)
 """How a value is read where no annotation says what it is."""
 
+NO_TIME: Final = datetime.fromtimestamp(0, UTC)
+"""What stands for a time that every run has, where it cannot be read."""
+
 
 def run_view(catalog: Catalog, details: RunDetails) -> Run:
     """Describe a run: its values as their types when the workflow is registered here, as plain values elsewhere."""
     run = details.run
     workflow = catalog.get(run.workflow, run.version)
     unreadable: dict[str, str] = {}
+    if run.unknown_status is not None:
+        unreadable["status"] = f"{run.unknown_status!r} is no status that this version of outlast knows"
     return Run(
         id=run.id,
         workflow=run.workflow,
@@ -37,15 +43,15 @@ def run_view(catalog: Catalog, details: RunDetails) -> Run:
         stop_requested=None if run.stop is None else run.stop.kind,
         held=None if run.held is None else decode_failure(run.held),
         waiting_for=tuple(_topic_view(topic) for topic in details.waiting_for),
-        due_at=None if run.due_at is None else to_datetime(run.due_at),
-        deadline=None if run.deadline_at is None else to_datetime(run.deadline_at),
+        due_at=_time(run.due_at, "due_at", unreadable),
+        deadline=_time(run.deadline_at, "deadline", unreadable),
         worker=run.owner,
         turns=run.turns,
         lapses=run.lapses,
-        created_at=to_datetime(run.created_at),
-        started_at=None if run.started_at is None else to_datetime(run.started_at),
-        updated_at=to_datetime(run.updated_at),
-        finished_at=None if run.finished_at is None else to_datetime(run.finished_at),
+        created_at=_time(run.created_at, "created_at", unreadable) or NO_TIME,
+        started_at=_time(run.started_at, "started_at", unreadable),
+        updated_at=_time(run.updated_at, "updated_at", unreadable) or NO_TIME,
+        finished_at=_time(run.finished_at, "finished_at", unreadable),
         journal=_journal_view(details, unreadable),
         unreadable=unreadable,
     )
@@ -65,11 +71,20 @@ def _read(text: str | None, shape: Shape[Any], place: str, unreadable: dict[str,
         return None
 
 
+def _time(at: int | None, place: str, unreadable: dict[str, str]) -> datetime | None:
+    try:
+        return None if at is None else to_datetime(at)
+    except (OverflowError, ValueError) as error:
+        # Beyond what a datetime holds: written by hand, not by outlast.
+        unreadable[place] = str(error)
+        return None
+
+
 def _journal_view(details: RunDetails, unreadable: dict[str, str]) -> tuple[Entry, ...]:
     try:
         return entries(details.journal)
     except (OverflowError, ValueError) as error:
-        # A time beyond what a datetime holds: written by hand, not by outlast.
+        # The same.
         unreadable["journal"] = str(error)
         return ()
 

@@ -23,6 +23,9 @@ class Status(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     COMPENSATION_FAILED = "compensation_failed"
+    UNKNOWN = "unknown"
+    """What a newer outlast wrote, or what was damaged. Never written: `Run.unreadable` says what stands there, and no worker
+    takes the run."""
 
     @property
     def is_terminal(self) -> bool:
@@ -31,7 +34,7 @@ class Status(StrEnum):
 
 
 TERMINAL: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.COMPENSATION_FAILED})
-LIVE: Final = frozenset(Status) - TERMINAL
+LIVE: Final = frozenset(Status) - TERMINAL - {Status.UNKNOWN}
 
 TRANSITIONS: Final[dict[Status, frozenset[Status]]] = {
     Status.PENDING: frozenset({Status.RUNNING}),
@@ -42,6 +45,7 @@ TRANSITIONS: Final[dict[Status, frozenset[Status]]] = {
     Status.FAILED: frozenset(),
     Status.CANCELLED: frozenset(),
     Status.COMPENSATION_FAILED: frozenset(),
+    Status.UNKNOWN: frozenset(),
 }
 
 

@@ -55,7 +55,8 @@ class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run as the store keeps it. `error` and `held` are stored failures (see `outlast.model.failures`)."""
+    """A run as the store keeps it. `error` and `held` are stored failures (see `outlast.model.failures`); `unknown_status`
+    is what stands there when `status` is UNKNOWN."""
 
     id: RunId
     workflow: str
@@ -77,6 +78,7 @@ class StoredRun:
     started_at: int | None
     updated_at: int
     finished_at: int | None
+    unknown_status: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,8 @@ class Store(Protocol):
 
     def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
         """End the leases that are over, make their runs claimable and count a lapse on each; return how many runs.
+
+        From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
 
         `sparing` is the worker that asks: it is there, so its own lease is not over as long as nobody else has ended it.
 

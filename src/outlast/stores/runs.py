@@ -17,6 +17,7 @@ from outlast.stores.journal import Journal
 from outlast.stores.tables import RUN_COLUMNS, Query
 
 _STOPS: Final = frozenset(str(kind) for kind in StopKind)
+_STATUSES: Final = {status.value: status for status in Status}
 _OPEN: Final = tuple(str(status) for status in (Status.PENDING, Status.RUNNING, Status.SUSPENDED))
 
 
@@ -53,7 +54,7 @@ class Runs:
         wanted = self._basis.dialect.listed(run_ids)
         found = yield Statement(self._outcomes, {"run_ids": wanted}, span="alone")
         return {
-            RunId(row[0]): Outcome(Status(row[1]), output=row[2], error=row[3], workflow=row[4], version=row[5])
+            RunId(row[0]): Outcome(status_of(row[1]), output=row[2], error=row[3], workflow=row[4], version=row[5])
             for row in found.rows
         }
 
@@ -65,7 +66,7 @@ class Runs:
         found = yield Statement(self._stopping, {"run_id": run_id, "accepted": int(accepted)})
         if not found.rows:
             return None
-        return StopOutcome(Status(found.rows[0][0]), accepted)
+        return StopOutcome(status_of(found.rows[0][0]), accepted)
 
 
 def _request_stop(basis: Basis) -> Update:
@@ -111,7 +112,7 @@ def stored_run(row: Sequence[Any]) -> StoredRun:
         id=RunId(row[0]),
         workflow=row[1],
         version=row[2],
-        status=Status(row[3]),
+        status=status_of(row[3]),
         priority=row[4],
         input=row[5],
         output=row[6],
@@ -128,7 +129,13 @@ def stored_run(row: Sequence[Any]) -> StoredRun:
         started_at=row[19],
         updated_at=row[20],
         finished_at=row[21],
+        unknown_status=None if row[3] in _STATUSES else row[3],
     )
+
+
+def status_of(text: str) -> Status:
+    """Read a status. One that we do not know must not hide the run, nor those that were read with it."""
+    return _STATUSES.get(text, Status.UNKNOWN)
 
 
 def stop_of(kind: str | None, reason: str | None, at: int | None) -> Stop | None:

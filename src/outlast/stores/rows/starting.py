@@ -12,6 +12,7 @@ from outlast.model.run import Status
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewRun, StartOutcome
 from outlast.stores.basis import Basis
+from outlast.stores.runs import status_of
 from outlast.stores.tables import Query
 
 
@@ -95,7 +96,7 @@ def in_order(runs: Sequence[NewRun], created: set[RunId], rows: dict[str, Sequen
                 workflow=workflow,
                 version=version,
                 input=stored,
-                status=Status(status),
+                status=status_of(status),
                 created=run.id in left,
                 created_at=created_at,
             )
