@@ -315,6 +315,8 @@ class Store(Protocol):
 
         From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
 
+        From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
+
         `sparing` is the worker that asks: it is there, so its own lease is not over as long as nobody else has ended it.
 
         The worker's row MUST be locked so that a flush in flight is waited for, and looked at again under that lock.

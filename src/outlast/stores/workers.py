@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -13,8 +13,10 @@ from sqlalchemy import (
     Text,
     Update,
     bindparam,
+    case,
     delete,
     literal,
+    or_,
     select,
     update,
 )
@@ -26,6 +28,13 @@ from outlast.ports.store import Lease, Renewal
 from outlast.stores.basis import Basis
 from outlast.stores.runs import stop_of
 from outlast.stores.tables import Query
+
+QUICK_LAPSES: Final = 3
+"""Workers that may die one after the other with a run before its next try is put off."""
+
+_PAUSES: Final = {QUICK_LAPSES + 1: 10_000_000, QUICK_LAPSES + 2: 60_000_000}
+_LONGEST_PAUSE: Final = 300_000_000
+"""Microseconds. Code that ends its process would else end one after the other, with all that they do for others."""
 
 
 class Workers:
@@ -134,14 +143,18 @@ class Workers:
 
 def _hand_back(basis: Basis, owned: ColumnElement[bool]) -> Update:
     runs = basis.tables.runs
+    lapsed = bindparam("lapsed", type_=Integer)
+    lapses = runs.c.lapses + lapsed
+    may_go_on = or_(lapsed == 0, lapses <= QUICK_LAPSES)
+    pause = case(*((lapses == count, us) for count, us in _PAUSES.items()), else_=_LONGEST_PAUSE)
     return (
         update(runs)
         .where(basis.dialect.is_among(runs.c.id, "run_ids"), owned)
         .values(
             owner=None,
-            ready=1,
-            due_at=basis.now,
-            lapses=runs.c.lapses + bindparam("lapsed", type_=Integer),
+            ready=case((may_go_on, 1), else_=0),
+            due_at=basis.now + case((may_go_on, 0), else_=pause),
+            lapses=lapses,
             updated_at=basis.now,
         )
     )

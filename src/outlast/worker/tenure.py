@@ -27,6 +27,8 @@ from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
 
+_MANY_LAPSES: Final = 3
+
 _SLICE: Final = 0.01
 """Seconds in which claimed runs are begun before the loop serves others again: a replay may be long."""
 
@@ -262,6 +264,11 @@ class Tenure:
             custom_status=run.custom_status, created_at=run.created_at, started_at=run.started_at,
             deadline_at=run.deadline_at, signal_cursor=run.signal_cursor,
         )  # fmt: skip
+        if run.lapses >= _MANY_LAPSES:
+            logger.warning(
+                "Run %r was lost %d times in a row, each time with its worker. If its code ends the process, see to that; "
+                "if it is to be given up: terminate.", run.id, run.lapses,
+            )  # fmt: skip
         execution = kept or self._replay(run, facts)
         turn = self._seat(run.workflow, run.version, run.turns, facts, execution)
         stop = _later(run.stop, self._stops.pop(run.id, None))

@@ -135,6 +135,39 @@ def lapses_add_up_until_something_is_recorded(desk: Desk) -> None:
     same(desk.get("r").run.lapses, 3)
 
 
+def a_run_that_ends_worker_after_worker_is_put_off(desk: Desk) -> None:
+    desk.start(new_run("r"))
+    pauses: list[int] = []
+    for _ in range(7):
+        worker = desk.worker()
+        pauses.append(0)
+        while not desk.claim(worker).runs:
+            desk.later(1)
+            pauses[-1] += 1
+        desk.later(31)
+        desk.do(reaping)
+
+    same(pauses, [0, 0, 0, 0, 10, 60, 300])
+    asked = desk.do(stopping("r", StopKind.TERMINATE))
+    assert asked is not None
+    same((asked.accepted, desk.claim_one(desk.worker()).lapses), (True, 7))
+
+
+def a_run_that_was_put_off_is_handed_back_at_once(desk: Desk) -> None:
+    desk.start(new_run("r"))
+    for _ in range(4):
+        desk.claim_one(desk.worker())
+        desk.later(31)
+        desk.do(reaping)
+    desk.later(10)
+    lease = desk.worker()
+    same(desk.claim_one(lease).lapses, 4)
+
+    desk.do(retiring(lease))
+
+    same(desk.claim_one(desk.worker()).lapses, 4)
+
+
 def a_worker_whose_lease_is_over_can_write_nothing(desk: Desk) -> None:
     lease = desk.worker()
     desk.begin("r", lease)
@@ -196,6 +229,8 @@ CASES = cases(
     a_lease_counts_until_its_last_microsecond,
     reaping_twice_counts_one_lapse,
     lapses_add_up_until_something_is_recorded,
+    a_run_that_ends_worker_after_worker_is_put_off,
+    a_run_that_was_put_off_is_handed_back_at_once,
     a_worker_whose_lease_is_over_can_write_nothing,
     a_worker_of_another_epoch_can_write_nothing,
     a_worker_that_never_registered_can_write_nothing,
