@@ -27,7 +27,7 @@ from outlast import (
     workflow,
 )
 from outlast.testing import ManualClock
-from support.callers import async_session
+from support.callers import ROADS
 from support.colours import Ask, parked, result_of
 
 approve = Signal("approve", dict[str, str])
@@ -115,7 +115,7 @@ async def test_a_signal_sent_while_the_first_step_runs_is_seen_by_the_wait_after
 
 async def test_a_hundred_signals_of_one_transaction_come_each_once_and_in_order(shared_database_url: str) -> None:
     """Seen in the field: messages of the same millisecond were merged, or came in another order."""
-    async with opened(shared_database_url, worker=False) as app, async_session(shared_database_url) as caller:
+    async with opened(shared_database_url, worker=False) as app, ROADS["AsyncSession"](shared_database_url) as caller:
         handle = await app.start(count)
         async with caller.transaction() as tx:
             for value in range(100):

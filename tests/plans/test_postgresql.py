@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 
 from outlast.ports.operation import Statement
 from outlast.stores.databases import asyncpg_road
+from outlast.stores.databases.compiling import FOR_POSTGRESQL
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from support.history import MANY, VERBS, Verb, aged_database, history
@@ -77,7 +78,7 @@ async def test_no_step_of_a_plan_touches_more_than_the_operation_is_about(aged_u
 
 async def _touched(connection: Connection, statement: Statement) -> list[tuple[int, str]]:
     """Run a statement as it is planned without knowing its arguments, undo it, and tell what each step touched."""
-    compiled = asyncpg_road._compiler.compiled(statement.sql)
+    compiled = FOR_POSTGRESQL.compiled(statement.sql)
     arguments = ", ".join(_literal(value) for value in compiled.arguments(_mapping(statement)))
     await connection.execute(f"savepoint looked; prepare looked as {compiled.text}")
     call = f"looked({arguments})" if arguments else "looked"

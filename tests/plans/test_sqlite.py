@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast.stores.databases import sqlite_connection
+from outlast.stores.databases.compiling import FOR_SQLITE
 from outlast.stores.databases.opening import open_database
 from support.history import VERBS, Verb, aged_database, history
 
@@ -45,7 +46,7 @@ async def test_no_statement_reads_a_whole_table(aged_file: Path, verb: Verb) -> 
             try:
                 statement = next(op)
                 while True:
-                    scans += _scans(connection, sqlite_connection._compiler.compiled(statement.sql).text)
+                    scans += _scans(connection, FOR_SQLITE.compiled(statement.sql).text)
                     statement = op.send(sqlite_connection.execute(connection, statement))
             except StopIteration:
                 pass

@@ -1,154 +1,244 @@
 """A caller with a table and transactions of its own, by every road that `tx=` takes.
 
-`async with road(url) as caller` makes the table `orders`; `async with caller.transaction() as tx` opens a transaction of the
-road's kind, which commits at the end and rolls back when an error leaves it.
+`async with ROADS[name](url) as caller` makes the table `orders`; `async with caller.transaction() as tx` opens a transaction
+of the road's kind, which commits at the end and rolls back when an error leaves it; `async with caller.savepoint(tx)` does
+the same inside it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import aiosqlite
 import asyncpg
-from sqlalchemy import Connection, create_engine, make_url, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+import psycopg
+import sqlmodel
+import sqlmodel.ext.asyncio.session
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 TABLE = "create table if not exists orders (id varchar(40) primary key)"
 INSERT = "insert into orders values ('{}')"
-COUNT = "select count(*) from orders"
+
+BLOCKING_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
+AWAITING_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+"""SQLAlchemy's drivers for each database, as the beginning of a URL."""
+
+Transaction = Callable[[], AbstractAsyncContextManager[Any]]
+Savepoint = Callable[[Any], AbstractAsyncContextManager[Any]]
+Execute = Callable[[Any, str], Awaitable[object]]
 
 
 class Caller:
     """One road to the application's own table. `insert` writes a row of its own inside an open transaction."""
 
-    is_blocking = False
-
-    def __init__(
-        self, transaction: Callable[[], AbstractAsyncContextManager[Any]], execute: Callable[..., Any]
-    ) -> None:
+    def __init__(self, transaction: Transaction, savepoint: Savepoint, execute: Execute) -> None:
         self.transaction = transaction
+        self.savepoint = savepoint
         self._execute = execute
 
     async def insert(self, tx: Any, order: str) -> None:
         await self._execute(tx, INSERT.format(order))
 
 
-Road = Callable[[str], AbstractAsyncContextManager[Caller]]
+Open = Callable[[str], AbstractAsyncContextManager[Caller]]
 
 
-def is_sqlite(url: str) -> bool:
-    return url.startswith("sqlite")
+@dataclass(frozen=True)
+class Road:
+    """A kind of handle, and the databases on which there is one."""
+
+    open: Open
+    databases: tuple[str, ...]
+    is_blocking: bool = False
+
+    def __call__(self, url: str) -> AbstractAsyncContextManager[Caller]:
+        return self.open(url)
 
 
-def _awaiting_url(url: str) -> str:
-    return (
-        url.replace("sqlite:", "sqlite+aiosqlite:")
-        if is_sqlite(url)
-        else url.replace("postgresql:", "postgresql+asyncpg:")
-    )
+def kind_of(url: str) -> str:
+    """The database behind a URL, as in `Road.databases`."""
+    return make_url(url).get_backend_name()
 
 
-def _blocking_url(url: str) -> str:
-    return url if is_sqlite(url) else url.replace("postgresql:", "postgresql+psycopg:")
+def blocking_engine(url: str) -> Engine:
+    return create_engine(make_url(url).set(drivername=BLOCKING_DRIVERS[kind_of(url)]))
 
 
-@asynccontextmanager
-async def session(url: str) -> AsyncGenerator[Caller, None]:
-    engine = create_engine(_blocking_url(url))
+def awaiting_engine(url: str) -> AsyncEngine:
+    return create_async_engine(make_url(url).set(drivername=AWAITING_DRIVERS[kind_of(url)]))
 
+
+def as_awaiting(manager: AbstractContextManager[Any]) -> AbstractAsyncContextManager[Any]:
     @asynccontextmanager
-    async def transaction() -> AsyncGenerator[Session, None]:
-        with Session(engine) as opened, opened.begin():
-            yield opened
+    async def entered() -> AsyncGenerator[Any, None]:
+        with manager as value:
+            yield value
 
-    async def execute(tx: Session, statement: str) -> None:
-        tx.execute(text(statement))
-
-    with engine.begin() as connection:
-        connection.execute(text(TABLE))
-    yield Caller(transaction, execute)
-    engine.dispose()
+    return entered()
 
 
-@asynccontextmanager
-async def connection(url: str) -> AsyncGenerator[Caller, None]:
-    engine = create_engine(_blocking_url(url))
+# SQLAlchemy and SQLModel, blocking.
 
+
+def _over_engine(
+    begun: Callable[[Engine], AbstractContextManager[Any]],
+    connection_of: Callable[[Any], Connection] = lambda session: session.connection(),
+) -> Open:
     @asynccontextmanager
-    async def transaction() -> AsyncGenerator[Connection, None]:
-        with engine.begin() as opened:
-            yield opened
+    async def opened(url: str) -> AsyncGenerator[Caller, None]:
+        engine = blocking_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text(TABLE))
 
-    async def execute(tx: Connection, statement: str) -> None:
-        tx.execute(text(statement))
+        async def execute(tx: Any, statement: str) -> None:
+            connection_of(tx).execute(text(statement))
 
-    with engine.begin() as opened:
-        opened.execute(text(TABLE))
-    yield Caller(transaction, execute)
-    engine.dispose()
+        yield Caller(lambda: as_awaiting(begun(engine)), lambda tx: as_awaiting(tx.begin_nested()), execute)
+        engine.dispose()
+
+    return opened
 
 
-@asynccontextmanager
-async def async_session(url: str) -> AsyncGenerator[Caller, None]:
-    engine = create_async_engine(_awaiting_url(url))
+@contextmanager
+def _session(engine: Engine) -> Generator[Session, None, None]:
+    with Session(engine) as session, session.begin():
+        yield session
 
+
+@contextmanager
+def _sqlmodel_session(engine: Engine) -> Generator[sqlmodel.Session, None, None]:
+    with sqlmodel.Session(engine) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def _scoped_session(engine: Engine) -> Generator[scoped_session[Session], None, None]:
+    registry = scoped_session(sessionmaker(engine))
+    try:
+        with registry.begin():
+            yield registry
+    finally:
+        registry.remove()
+
+
+# SQLAlchemy and SQLModel, awaiting.
+
+
+async def _connection_of_session(session: Any) -> AsyncConnection:
+    connection: AsyncConnection = await session.connection()
+    return connection
+
+
+async def _itself(connection: AsyncConnection) -> AsyncConnection:
+    return connection
+
+
+def _over_async_engine(
+    begun: Callable[[AsyncEngine], AbstractAsyncContextManager[Any]],
+    connection_of: Callable[[Any], Awaitable[AsyncConnection]] = _connection_of_session,
+) -> Open:
     @asynccontextmanager
-    async def transaction() -> AsyncGenerator[AsyncSession, None]:
-        async with AsyncSession(engine) as opened, opened.begin():
-            yield opened
+    async def opened(url: str) -> AsyncGenerator[Caller, None]:
+        engine = awaiting_engine(url)
+        async with engine.begin() as connection:
+            await connection.execute(text(TABLE))
 
-    async def execute(tx: AsyncSession, statement: str) -> None:
-        await tx.execute(text(statement))
+        async def execute(tx: Any, statement: str) -> None:
+            await (await connection_of(tx)).execute(text(statement))
 
-    async with engine.begin() as made:
-        await made.execute(text(TABLE))
-    yield Caller(transaction, execute)
-    await engine.dispose()
+        yield Caller(lambda: begun(engine), lambda tx: tx.begin_nested(), execute)
+        await engine.dispose()
 
-
-@asynccontextmanager
-async def async_connection(url: str) -> AsyncGenerator[Caller, None]:
-    engine = create_async_engine(_awaiting_url(url))
-
-    @asynccontextmanager
-    async def transaction() -> AsyncGenerator[AsyncConnection, None]:
-        async with engine.begin() as opened:
-            yield opened
-
-    async def execute(tx: AsyncConnection, statement: str) -> None:
-        await tx.execute(text(statement))
-
-    async with engine.begin() as made:
-        await made.execute(text(TABLE))
-    yield Caller(transaction, execute)
-    await engine.dispose()
+    return opened
 
 
 @asynccontextmanager
-async def asyncpg_connection(url: str) -> AsyncGenerator[Caller, None]:
+async def _async_session(engine: AsyncEngine) -> AsyncGenerator[AsyncSession, None]:
+    async with AsyncSession(engine) as session, session.begin():
+        yield session
+
+
+@asynccontextmanager
+async def _sqlmodel_async_session(engine: AsyncEngine) -> AsyncGenerator[AsyncSession, None]:
+    async with sqlmodel.ext.asyncio.session.AsyncSession(engine) as session, session.begin():
+        yield session
+
+
+@asynccontextmanager
+async def _async_scoped_session(engine: AsyncEngine) -> AsyncGenerator[async_scoped_session[AsyncSession], None]:
+    registry = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    try:
+        async with registry.begin():
+            yield registry
+    finally:
+        await registry.remove()
+
+
+# Drivers.
+
+
+@asynccontextmanager
+async def _asyncpg(url: str) -> AsyncGenerator[Caller, None]:
     opened = await asyncpg.connect(url)
 
     @asynccontextmanager
-    async def transaction() -> AsyncGenerator[asyncpg.Connection[Any], None]:
+    async def transaction() -> AsyncGenerator[Any, None]:
         async with opened.transaction():
             yield opened
 
-    async def execute(tx: asyncpg.Connection[Any], statement: str) -> None:
-        await tx.execute(statement)
-
     await opened.execute(TABLE)
-    yield Caller(transaction, execute)
+    yield Caller(transaction, lambda tx: tx.transaction(), lambda tx, statement: tx.execute(statement))
     await opened.close()
 
 
 @asynccontextmanager
-async def sqlite3_connection(url: str) -> AsyncGenerator[Caller, None]:
-    path = make_url(url).database
-    assert path is not None
-    opened = sqlite3.connect(path)
+async def _psycopg(url: str) -> AsyncGenerator[Caller, None]:
+    with psycopg.connect(url) as opened:
+
+        @asynccontextmanager
+        async def transaction() -> AsyncGenerator[Any, None]:
+            with opened.transaction():
+                yield opened
+
+        async def execute(tx: Any, statement: str) -> None:
+            tx.execute(statement)
+
+        opened.execute(TABLE)
+        opened.commit()
+        yield Caller(transaction, lambda tx: as_awaiting(tx.transaction()), execute)
+
+
+@asynccontextmanager
+async def _psycopg_awaiting(url: str) -> AsyncGenerator[Caller, None]:
+    async with await psycopg.AsyncConnection.connect(url) as opened:
+
+        @asynccontextmanager
+        async def transaction() -> AsyncGenerator[Any, None]:
+            async with opened.transaction():
+                yield opened
+
+        await opened.execute(TABLE)
+        await opened.commit()
+        yield Caller(transaction, lambda tx: tx.transaction(), lambda tx, statement: tx.execute(statement))
+
+
+@asynccontextmanager
+async def _sqlite3(url: str) -> AsyncGenerator[Caller, None]:
+    opened = sqlite3.connect(make_url(url).database or "")
 
     @asynccontextmanager
     async def transaction() -> AsyncGenerator[sqlite3.Connection, None]:
@@ -160,11 +250,73 @@ async def sqlite3_connection(url: str) -> AsyncGenerator[Caller, None]:
 
     opened.execute(TABLE)
     opened.commit()
-    yield Caller(transaction, execute)
+    yield Caller(transaction, lambda tx: _sqlite_savepoint(lambda statement: execute(tx, statement)), execute)
     opened.close()
 
 
-BLOCKING: dict[str, Road] = {"Session": session, "Connection": connection}
-AWAITING: dict[str, Road] = {"AsyncSession": async_session, "AsyncConnection": async_connection}
-DRIVERS: dict[str, Road] = {"asyncpg": asyncpg_connection, "sqlite3": sqlite3_connection}
-ROADS: dict[str, Road] = {**BLOCKING, **AWAITING, **DRIVERS}
+@asynccontextmanager
+async def _aiosqlite(url: str) -> AsyncGenerator[Caller, None]:
+    async with aiosqlite.connect(make_url(url).database or "") as opened:
+
+        @asynccontextmanager
+        async def transaction() -> AsyncGenerator[aiosqlite.Connection, None]:
+            try:
+                yield opened
+            except BaseException:
+                await opened.rollback()
+                raise
+            await opened.commit()
+
+        await opened.execute(TABLE)
+        await opened.commit()
+        yield Caller(
+            transaction,
+            lambda tx: _sqlite_savepoint(tx.execute),
+            lambda tx, statement: tx.execute(statement),
+        )
+
+
+@asynccontextmanager
+async def _sqlite_savepoint(execute: Callable[[str], Awaitable[object]]) -> AsyncGenerator[None, None]:
+    await execute("savepoint here")
+    try:
+        yield
+    except BaseException:
+        await execute("rollback to here")
+        raise
+    finally:
+        await execute("release here")
+
+
+_BOTH = ("sqlite", "postgresql")
+ROADS: dict[str, Road] = {
+    "Session": Road(_over_engine(_session), _BOTH, is_blocking=True),
+    "scoped_session": Road(_over_engine(_scoped_session), _BOTH, is_blocking=True),
+    "SQLModel-Session": Road(_over_engine(_sqlmodel_session), _BOTH, is_blocking=True),
+    "Connection": Road(_over_engine(Engine.begin, lambda connection: connection), _BOTH, is_blocking=True),
+    "AsyncSession": Road(_over_async_engine(_async_session), _BOTH),
+    "async_scoped_session": Road(_over_async_engine(_async_scoped_session), _BOTH),
+    "SQLModel-AsyncSession": Road(_over_async_engine(_sqlmodel_async_session), _BOTH),
+    "AsyncConnection": Road(_over_async_engine(AsyncEngine.begin, _itself), _BOTH),
+    "asyncpg": Road(_asyncpg, ("postgresql",)),
+    "psycopg": Road(_psycopg, ("postgresql",), is_blocking=True),
+    "psycopg-awaiting": Road(_psycopg_awaiting, ("postgresql",)),
+    "sqlite3": Road(_sqlite3, ("sqlite",), is_blocking=True),
+    "aiosqlite": Road(_aiosqlite, ("sqlite",)),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database and the road on which the caller's own transaction reaches it."""
+
+    url: str
+    road: str
+
+    def caller(self) -> AbstractAsyncContextManager[Caller]:
+        return ROADS[self.road](self.url)
+
+
+def roads_on(database: str) -> list[str]:
+    """The names of the roads to one database: 'sqlite', 'postgresql', ..."""
+    return [name for name, road in ROADS.items() if database in road.databases]

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import TextClause
-from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump_awaiting
 from outlast.stores.databases.asyncpg_pool import Connect, Pool
-from outlast.stores.databases.compiling import Compiler
+from outlast.stores.databases.compiling import FOR_POSTGRESQL
 from outlast.stores.databases.roads import OutcomeUnknown
 from outlast.stores.dialects.base import Dialect, Trouble
 
@@ -31,7 +30,6 @@ _BEGIN: Final[dict[Span, str | None]] = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "alone": None,
 }
-_compiler = Compiler(asyncpg_dialect.dialect())  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
 class AsyncpgRoad:
@@ -140,7 +138,7 @@ class _Transaction:
 
 async def execute(connection: Connection, statement: Statement) -> Result:
     """Execute one statement on a raw connection, ours or a caller's."""
-    compiled = _compiler.compiled(statement.sql)
+    compiled = FOR_POSTGRESQL.compiled(statement.sql)
     params = statement.params
     if not isinstance(params, Mapping):
         await connection.executemany(compiled.text, compiled.rows_of_arguments(params))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ClauseElement
+from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
+from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.engine.interfaces import Dialect
 
 from outlast.ports.operation import Params
@@ -51,3 +53,9 @@ class Compiler:
         if found is None:
             found = self._compiled[sql] = Compiled(sql, self._dialect)
         return found
+
+
+FOR_POSTGRESQL: Final = Compiler(asyncpg_dialect.dialect())  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
+"""With PostgreSQL's own `$1`, which asyncpg takes and the raw cursors of psycopg."""
+
+FOR_SQLITE: Final = Compiler(pysqlite.dialect())

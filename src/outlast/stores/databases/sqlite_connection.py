@@ -5,22 +5,19 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
-
-from sqlalchemy.dialects.sqlite import pysqlite
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump
-from outlast.stores.databases.compiling import Compiler
+from outlast.stores.databases.compiling import FOR_SQLITE
 
 T = TypeVar("T")
 BUSY_TIMEOUT: Final = 5.0
 """Seconds for which SQLite itself waits for another process's write. Whoever called may go on waiting by trying again."""
 
-_compiler = Compiler(pysqlite.dialect())
 _BEGIN: Final[dict[Span, str | None]] = {"write": "BEGIN IMMEDIATE", "read": "BEGIN", "alone": None}
 
 
@@ -39,17 +36,39 @@ class SQLiteConnection:
 
     def transact(self, make: MakeOp[T]) -> T:
         """Run an op as one transaction."""
-        with self._lock:
+        with self._held() as connection:
+            return pump(make(), _Transaction(connection).execute)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Give the connection away, with a transaction open that may write."""
+        with self._held() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            finally:
+                connection.row_factory, connection.text_factory = None, str
+
+    @contextlib.contextmanager
+    def _held(self) -> Generator[sqlite3.Connection]:
+        """Keep others away, and leave no transaction open."""
+        # Whoever has it may be a function of the application's, and wait for what waits here.
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT):
+            busy = sqlite3.OperationalError("the connection is in use by another transaction of this process")
+            busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise busy
+        try:
             connection = self._connected()
             try:
-                value = pump(make(), _Transaction(connection).execute)
+                yield connection
                 if connection.in_transaction:
                     connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            return value
+        finally:
+            self._lock.release()
 
     def changes_by_others(self) -> int | None:
         """Return a number that changes whenever another connection has committed; None when it cannot be told now."""
@@ -119,7 +138,7 @@ class _Transaction:
 
 def execute(connection: sqlite3.Connection, statement: Statement) -> Result:
     """Execute one statement on a raw connection, ours or a caller's."""
-    compiled = _compiler.compiled(statement.sql)
+    compiled = FOR_SQLITE.compiled(statement.sql)
     with contextlib.closing(connection.cursor()) as cursor:
         # The caller's connection may make something else of its rows.
         cursor.row_factory = None

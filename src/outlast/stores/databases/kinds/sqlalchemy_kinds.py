@@ -1,0 +1,137 @@
+"""SQLAlchemy's sessions and connections, SQLModel's with them, and the registries that hold a thread's or task's session."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from outlast.errors import NotATransaction
+from outlast.ports.operation import Execute, ExecuteAwaiting
+from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Kind, Transaction, told
+from outlast.stores.databases.loaded import is_a, loaded_class
+from outlast.stores.databases.sqlalchemy_roads import execute, execute_awaiting
+
+# Looked up, not imported: it asks for greenlet, and whoever has no awaiting engine needs neither.
+_ASYNCIO: Final = "sqlalchemy.ext.asyncio"
+
+
+def _session(tx: object) -> Transaction | None:
+    is_registry = is_a(tx, "sqlalchemy.orm", "scoped_session")
+    if is_registry or is_a(tx, "sqlalchemy.orm", "Session"):
+        session: Any = _registered(tx) if is_registry else tx
+
+        def enter() -> Execute:
+            return _entered(session.connection(), told(tx))
+
+        return BlockingTransaction(told(tx), _bound_kind(session), enter)
+    is_registry = is_a(tx, _ASYNCIO, "async_scoped_session")
+    if is_registry or is_a(tx, _ASYNCIO, "AsyncSession"):
+        awaiting: Any = _registered(tx) if is_registry else tx
+
+        async def enter_awaiting() -> ExecuteAwaiting:
+            return _entered_awaiting(await awaiting.connection(), told(tx))
+
+        return AwaitingTransaction(told(tx), _bound_kind(awaiting), enter_awaiting)
+    return None
+
+
+def _connection(tx: object) -> Transaction | None:
+    connection: Any = tx
+    if is_a(tx, "sqlalchemy", "Connection"):
+        return BlockingTransaction(told(tx), connection.dialect.name, lambda: _entered(connection, told(tx)))
+    if is_a(tx, _ASYNCIO, "AsyncConnection"):
+
+        async def enter() -> ExecuteAwaiting:
+            return _entered_awaiting(connection, told(tx))
+
+        return AwaitingTransaction(told(tx), connection.dialect.name, enter)
+    return None
+
+
+def _registered(tx: object) -> object:
+    """Return the session that a registry has here. One that it would make now has no statement of the caller's in it."""
+    scoped: Any = tx
+    if not scoped.registry.has():
+        raise NotATransaction(
+            f"tx= is {told(tx)} that holds no session here, so there is no transaction to join. "
+            "Do your own work with it first, on the same thread or task, or pass a session: `tx=registry()`."
+        )
+    session: object = scoped()
+    return session
+
+
+def _bound_kind(session: Any) -> str:  # noqa: ANN401 - a session of either colour
+    unbound = loaded_class("sqlalchemy.exc", "UnboundExecutionError")
+    try:
+        bind = session.get_bind()
+    except BaseException as error:
+        if unbound is not None and isinstance(error, unbound):
+            raise NotATransaction(
+                f"tx= is {told(session)} that is bound to no one database. Pass its connection to the one that holds "
+                "outlast's tables, such as `session.connection(bind_arguments={...})`."
+            ) from error
+        raise
+    name: str = bind.dialect.name
+    return name
+
+
+def _entered(connection: Connection, what: str) -> Execute:
+    _refuse_autocommit(connection, what)
+    return lambda statement: execute(connection, statement)
+
+
+def _entered_awaiting(connection: Any, what: str) -> ExecuteAwaiting:  # noqa: ANN401 - an AsyncConnection
+    _refuse_autocommit(connection.sync_connection, what)
+    return lambda statement: execute_awaiting(connection, statement)
+
+
+def _refuse_autocommit(connection: Connection, what: str) -> None:
+    driver: object = connection.connection.dbapi_connection
+    if getattr(driver, "autocommit", False) is True or _is_sqlite_autocommit(driver):
+        raise NotATransaction(
+            f"tx= is {what} in AUTOCOMMIT mode: each statement would commit by itself. "
+            "Use one with an isolation level that has transactions."
+        )
+
+
+def _is_sqlite_autocommit(driver: object) -> bool:
+    return getattr(driver, "isolation_level", "") is None and getattr(driver, "in_transaction", True) is False
+
+
+SQLALCHEMY_SESSION: Final = Kind(
+    handles="a Session, AsyncSession, scoped_session or async_scoped_session of SQLAlchemy or SQLModel",
+    recognise=_session,
+    roots={
+        ("sqlalchemy.orm", "sessionmaker"): (
+            "Pass a session of it: `with make_session.begin() as session: ... tx=session`."
+        ),
+        (_ASYNCIO, "async_sessionmaker"): (
+            "Pass a session of it: `async with make_session.begin() as session: ... tx=session`."
+        ),
+        ("sqlalchemy.orm", "SessionTransaction"): (
+            "Pass the session that it belongs to: `with session.begin(): ... tx=session`."
+        ),
+        (_ASYNCIO, "AsyncSessionTransaction"): (
+            "Pass the session that it belongs to: `async with session.begin(): ... tx=session`."
+        ),
+    },
+)
+SQLALCHEMY_CONNECTION: Final = Kind(
+    handles="a Connection or AsyncConnection of SQLAlchemy",
+    recognise=_connection,
+    roots={
+        ("sqlalchemy", "Engine"): (
+            "Pass a connection of that engine: `with engine.begin() as connection: ... tx=connection`."
+        ),
+        (_ASYNCIO, "AsyncEngine"): (
+            "Pass a connection of that engine: `async with engine.begin() as connection: ... tx=connection`."
+        ),
+        ("sqlalchemy", "Transaction"): (
+            "Pass the connection that it is on: `with connection.begin(): ... tx=connection`."
+        ),
+        (_ASYNCIO, "AsyncTransaction"): (
+            "Pass the connection that it is on: `async with connection.begin(): ... tx=connection`."
+        ),
+    },
+)
