@@ -6,6 +6,7 @@ pytest_plugins = [
     "support.asyncio_plugin",
     "support.fix_hypothesis",
     "support.fix_postgres",
+    "support.fix_mysql",
     "support.fix_stores",
     "support.fix_callers",
     "support.processes",

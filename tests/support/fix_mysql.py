@@ -1,0 +1,92 @@
+"""MySQL and MariaDB for tests, as `fix_postgres` has PostgreSQL: a private server of each for the session.
+
+`mysql_url`, `mariadb_url`    a fresh empty database on the session's server
+`mysql`, `mariadb`            the session's server itself; create further databases with it, leave it running
+`mysqlish`                    both, one after the other: the server itself
+`breakable_mysqlish`          a second server of each, which a test may stop, restart, pause and crash
+
+Without a server's programs these tests are skipped, and the summary names the server; in CI (`CI=true`) they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tools.mariadb import PrivateMariaDB
+from tools.mysql import PrivateMySQL
+from tools.private_server import ServerMissing
+
+_KINDS: dict[str, type[PrivateMySQL]] = {"mysql": PrivateMySQL, "mariadb": PrivateMariaDB}
+_MISSING = pytest.StashKey[dict[str, str]]()
+
+
+@pytest.fixture(scope="session")
+def mysql(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
+    with _server("mysql", pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
+    with _server("mariadb", pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_url(mysql: PrivateMySQL) -> Iterator[str]:
+    url = mysql.create_database()
+    yield url
+    mysql.drop_database(url)
+
+
+@pytest.fixture
+def mariadb_url(mariadb: PrivateMySQL) -> Iterator[str]:
+    url = mariadb.create_database()
+    yield url
+    mariadb.drop_database(url)
+
+
+@pytest.fixture(scope="session", params=_KINDS)
+def mysqlish(request: pytest.FixtureRequest) -> PrivateMySQL:
+    server: PrivateMySQL = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def mysqlish_url(mysqlish: PrivateMySQL) -> Iterator[str]:
+    url = mysqlish.create_database()
+    yield url
+    mysqlish.drop_database(url)
+
+
+@pytest.fixture(scope="session", params=_KINDS)
+def _second_mysqlish(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
+    with _server(request.param, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture
+def breakable_mysqlish(_second_mysqlish: PrivateMySQL) -> Iterator[PrivateMySQL]:
+    _second_mysqlish.start()
+    yield _second_mysqlish
+    _second_mysqlish.resume()
+
+
+def _server(kind: str, config: pytest.Config) -> PrivateMySQL:
+    try:
+        return _KINDS[kind]()
+    except ServerMissing as missing:
+        config.stash.setdefault(_MISSING, {})[_KINDS[kind].name] = str(missing)
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(f"{_KINDS[kind].name} is not installed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    missing = config.stash.get(_MISSING, dict[str, str]())
+    for name, how in missing.items():
+        terminalreporter.section(f"{name} is missing", yellow=True)
+        terminalreporter.line(f"Every test that needs it was skipped. {how}")
