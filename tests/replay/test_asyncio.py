@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -96,6 +97,7 @@ sys.path[:0] = {path!r}
 from support.replaying import Rehearsal
 from outlast import Context, step, workflow
 import asyncio
+import gc
 
 @step
 async def letter(word: str) -> str:
@@ -321,3 +323,68 @@ def test_async_generators_and_callbacks_belong_to_the_workflow_s_loop() -> None:
     assert ended(generators) == ["a", "b"]
     assert len(loops) % 4 in (0, 2)
     assert all(type(loop).__name__ == "WorkflowLoop" for loop in loops)
+
+
+def test_an_async_generator_is_closed_where_the_code_lets_go_of_it() -> None:
+    @workflow("let-go")
+    async def let_go(ctx: Context) -> list[str]:
+        told: list[str] = []
+
+        async def letters() -> AsyncGenerator[str]:
+            try:
+                yield "first"
+                yield "second"
+            finally:
+                told.append(await asked("closed"))
+
+        async for letter in letters():
+            told.append(letter)
+            break
+        await ctx.sleep("nap", "1h")
+        return [*told, await asked("last")]
+
+    run = Rehearsal(let_go)
+    end = run.end()
+    assert isinstance(end, Finished)
+    assert end.output == '["first","closed","last"]'
+    for_every_crash(run, lambda again: again.end() == end)
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by a drop"])
+def test_an_async_generator_that_is_collected_elsewhere_does_nothing_there(ends: str) -> None:
+    """Its `finally` would do a step outside of the run, without a record, whenever Python gets round to it."""
+    closed: list[bool] = []
+    effects: list[str] = []
+
+    @step
+    async def clean_up() -> None:
+        effects.append("cleaned up")
+
+    @workflow("circular")
+    async def circular(ctx: Context) -> str:
+        async def letters() -> AsyncGenerator[str]:
+            try:
+                yield "a"
+            finally:
+                closed.append(running_loop() is not None)
+                await clean_up()
+
+        circle: list[Any] = [letters()]
+        circle.append(circle)
+        await anext(circle[0])
+        del circle
+        await ctx.sleep("nap", "1h")
+        return "ended"
+
+    run = Rehearsal(circular)
+    turn = run.turn()
+    gc.collect()
+    assert (closed, effects) == ([], [])
+
+    if ends == "by itself":
+        run.advance("1h")
+        turn = run.turn(kept=turn.execution)
+        assert turn.finished().output == '"ended"'
+    turn.execution.close()
+
+    assert (closed, effects) == ([True], [])

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
 from itertools import count
@@ -102,6 +102,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = 16
         self._orders = count(first_order)
+        self._left: list[AsyncGenerator[Any, Any]] | None = None
+        self._is_dropped = False
 
     # What drives it.
 
@@ -143,23 +145,36 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def drop(self) -> None:
         """Forget what is ready, and close the coroutines of all tasks without letting them go on."""
+        self._is_dropped = True
         self._ready.clear()
         tasks = self.tasks
         self._tasks.clear()
-        if not tasks:
-            return
-        around = _take_over(self)
-        try:
-            for task in tasks:
-                _close_task(task)
-        finally:
-            _hand_back(around)
-        self._ready.clear()
-        self._tasks.clear()
+        if tasks or self._left:
+            around = _take_over(self)
+            try:
+                for task in tasks:
+                    _close_task(task)
+                while self._left:
+                    _close_generator(self._left.pop())
+            finally:
+                _hand_back(around)
+            self._ready.clear()
+            self._tasks.clear()
 
     def leave(self) -> None:
         """Be no run's loop any more. A run and its loop would else be a circle, which only the garbage collector frees."""
         self.host = self.owner = _NOBODY
+
+    def finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Python calls this for an async generator that was begun here and that nobody can go on with any more.
+
+        Mostly that is where the code let go of it, and then it is closed right there. But it may be collected at any other
+        time, on any thread; there a step in its `finally` would be done outside of the run. Then it waits for the end.
+        """
+        if running_loop() is self and not self._is_dropped:
+            self.create_task(_closing(generator))
+        else:
+            self._left = [*(self._left or ()), generator]
 
     # What asyncio and workflow code may use.
 
@@ -266,7 +281,7 @@ def _take_over(loop: WorkflowLoop) -> _Around:
     around = (running_loop(), sys.get_asyncgen_hooks())
     _set_running_loop(loop)
     # Those of the loop outside would close an async generator of the workflow over there.
-    sys.set_asyncgen_hooks(None, None)
+    sys.set_asyncgen_hooks(None, loop.finalize)
     return around
 
 
@@ -295,6 +310,20 @@ def _close_task(task: asyncio.Task[Any]) -> None:
         # A task and what it waits for name each other, until one of them ends.
         with suppress(BaseException):
             waited_for.cancel()
+
+
+async def _closing(generator: AsyncGenerator[Any, Any]) -> None:
+    await generator.aclose()
+
+
+def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    closing = _closing(generator)
+    with suppress(BaseException):
+        closing.send(None)
+    for _ in range(_MOST_CLOSES):
+        with suppress(BaseException):
+            closing.close()
+            return
 
 
 def _refusal(name: str) -> Callable[..., asyncio.Future[Any]]:
