@@ -221,6 +221,7 @@ class FakeDatabase:
             "reap": 0,
             "retire": 0,
             "disown": 0,
+            "retry_held": 0,
             **answers,
         }
         self.log: list[tuple[str, tuple[Any, ...]]] = []

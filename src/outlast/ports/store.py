@@ -255,6 +255,15 @@ class StopOutcome:
     accepted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """How many runs of a workflow are overdue, of those that were looked at."""
+
+    workflow: str
+    version: int
+    runs: int
+
+
 class Store(Protocol):
     """The verbs. Those that take a lease raise LeaseLost (from inside the op) when it is over."""
 
@@ -315,8 +324,6 @@ class Store(Protocol):
 
         From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
 
-        From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
-
         `sparing` is the worker that asks: it is there, so its own lease is not over as long as nobody else has ended it.
 
         The worker's row MUST be locked so that a flush in flight is waited for, and looked at again under that lock.
@@ -327,6 +334,16 @@ class Store(Protocol):
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
         """Take due runs. A run MUST go to one claimer only."""
+        ...
+
+    def unclaimed(self, workflows: Sequence[tuple[str, int]], *, overdue: int) -> Op[tuple[Unclaimed, ...]]:
+        """Tell of runs that are due for at least `overdue` microseconds and of none of these workflows, nor of one that a
+        worker has a run of now. It MUST cost the same whatever waits: what is looked at may be limited."""
+        ...
+
+    def retry_held(self, workflows: Sequence[tuple[str, int]], *, before: int, within: int, limit: int) -> Op[int]:
+        """Make at most `limit` held runs of these workflows due now, which would be due `within` so many microseconds, and
+        were last tried before the instant `before`; return how many. Looks at a limited number, those that are due next."""
         ...
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:

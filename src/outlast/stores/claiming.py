@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from outlast.model.ids import RunId
@@ -47,8 +47,13 @@ NOTHING_READ: Final[Read] = (frozenset(), ())
 
 
 def pairs(request: ClaimRequest) -> list[str]:
+    """Return `pairs_of` what is to be claimed."""
+    return pairs_of(request.workflows)
+
+
+def pairs_of(workflows: Iterable[tuple[str, int]]) -> list[str]:
     """Return one text for each workflow, so that any number of registered ones is one parameter."""
-    return [f"{workflow}@{version}" for workflow, version in request.workflows]
+    return [f"{workflow}@{version}" for workflow, version in workflows]
 
 
 def read_records(journal: Journal, rows: Sequence[Sequence[Any]], request: ClaimRequest) -> Op[Records]:

@@ -23,6 +23,7 @@ from outlast.ports.store import (
     StartOutcome,
     StopOutcome,
     StoredRun,
+    Unclaimed,
 )
 from outlast.stores.arrays.claiming import ClaimByArrays
 from outlast.stores.arrays.flushing import FlushByArrays
@@ -32,6 +33,7 @@ from outlast.stores.basis import Basis
 from outlast.stores.flushed import Flushed
 from outlast.stores.inspecting import Inspecting
 from outlast.stores.journal import Journal
+from outlast.stores.neglected import Neglected
 from outlast.stores.rows.claiming import ClaimByRow
 from outlast.stores.rows.flushing import FlushByRow
 from outlast.stores.rows.sending import SendByRow
@@ -49,6 +51,7 @@ class SqlStore:
         self._inspecting = Inspecting(basis)
         self._workers = Workers(basis)
         self._flushed = Flushed(basis)
+        self._neglected = Neglected(basis)
         if basis.dialect.has_arrays:
             self._starting: StartByArrays | StartByRow = StartByArrays(basis)
             self._sending: SendByArrays | SendByRow = SendByArrays(basis)
@@ -95,6 +98,12 @@ class SqlStore:
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
         return self._claiming.claim(request)
+
+    def unclaimed(self, workflows: Sequence[tuple[str, int]], *, overdue: int) -> Op[tuple[Unclaimed, ...]]:
+        return self._neglected.unclaimed(workflows, overdue=overdue)
+
+    def retry_held(self, workflows: Sequence[tuple[str, int]], *, before: int, within: int, limit: int) -> Op[int]:
+        return self._neglected.retry_held(workflows, before=before, within=within, limit=limit)
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         return self._flushing.flush(lease, batch)

@@ -26,6 +26,7 @@ from outlast.ports.store import Lease, NewRun, Outcome, StartOutcome
 from outlast.worker.claiming import Claims, Looking
 from outlast.worker.databasetime import DatabaseTime, monotonic
 from outlast.worker.heartbeat import Heartbeat, Listeners, Renewed
+from outlast.worker.neglected import Neglected
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
 from outlast.worker.tenure import Tenure
@@ -98,6 +99,7 @@ class Shift:
         self._looker = self._spawn(self._looking.run())
         # A poll may be an hour apart where everybody is told of work. Of a worker that is gone nobody tells.
         self._spawn(self._reap_now_and_then(max(min(poll, self._lease_us / 3_000_000), _QUICKEST_REAP)))
+        self._spawn(Neglected(self.place, lambda: self.tenure.free if self.tenure else 0).run())
         await self.place.database.listen(self._notice)
 
     async def end(self, timeout: float) -> None:

@@ -22,7 +22,7 @@ from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
 
 _FIRST_HOLD: Final = 30_000_000
-_LONGEST_HOLD: Final = 600_000_000
+LONGEST_HOLD: Final = 600_000_000
 _MOST_HELD: Final = 10_000
 """Runs whose number of holds is remembered."""
 
@@ -81,7 +81,7 @@ class Workplace:
             self._holds.clear()
         before = self._holds.get(run_id, 0)
         self._holds[run_id] = before + 1
-        return self.time.now() + min(_FIRST_HOLD << min(before, 5), _LONGEST_HOLD)
+        return self.time.now() + min(_FIRST_HOLD << min(before, 5), LONGEST_HOLD)
 
     def goes_on(self, run_id: RunId) -> None:
         """Forget that a run was held: it could be driven again."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from outlast.model.run import Status, StopKind
-from outlast.ports.store import Batch, Wait
+from outlast.ports.store import Batch, Lease, Wait
 from outlast.testing.contract.desk import SECOND, Desk, cases, finished, new_run, parked, same
-from outlast.testing.contract.verbs import signalling, stopping
+from outlast.testing.contract.verbs import retrying_held, signalling, stopping
 
 
 def a_parked_run_has_no_worker(desk: Desk) -> None:
@@ -167,6 +167,55 @@ def several_runs_park_in_one_flush_each_with_its_own(desk: Desk) -> None:
     same(sorted(run.id for run in desk.claim(lease).runs), ["r0", "r3"])
 
 
+def a_held_run_is_tried_again_when_somebody_asks_for_it(desk: Desk) -> None:
+    lease = _hold(desk, "r")
+    desk.begin("sleeps", lease)
+    desk.park(lease, "sleeps", due_at=desk.now + SECOND)
+    desk.later(0.5)
+
+    same(desk.do(retrying_held(("work", 1), before=desk.now)), 1)
+
+    same([run.id for run in desk.claim(lease).runs], ["r"])
+
+
+def a_held_run_is_left_to_who_has_its_workflow(desk: Desk) -> None:
+    lease = _hold(desk, "r")
+    desk.later(0.5)
+
+    same(desk.do(retrying_held(("work", 2), ("other", 1), before=desk.now)), 0)
+    same(desk.do(retrying_held(before=desk.now)), 0)
+    same(desk.claim(lease).runs, ())
+
+
+def a_held_run_that_was_just_tried_is_left_alone(desk: Desk) -> None:
+    lease = _hold(desk, "r")
+    asked_since = desk.now
+    desk.later(0.5)
+
+    same(desk.do(retrying_held(("work", 1), before=asked_since)), 0)
+    same(desk.do(retrying_held(("work", 1), before=desk.now, within=SECOND)), 0)
+    same(desk.claim(lease).runs, ())
+
+
+def no_more_held_runs_are_tried_than_were_asked_for_and_none_twice(desk: Desk) -> None:
+    lease = _hold(desk, "a", "b", "c")
+    desk.later(0.5)
+
+    same(desk.do(retrying_held(("work", 1), before=desk.now, limit=2)), 2)
+    same(desk.do(retrying_held(("work", 1), before=desk.now, limit=2)), 1)
+    same(desk.do(retrying_held(("work", 1), before=desk.now, limit=2)), 0)
+    same([run.id for run in desk.claim(lease).runs], ["a", "b", "c"])
+
+
+def _hold(desk: Desk, *run_ids: str) -> Lease:
+    lease = desk.worker()
+    for run_id in run_ids:
+        desk.begin(run_id, lease)
+        held = parked(run_id, due_at=desk.now + 30 * SECOND, held='{"type":"mismatch"}')
+        desk.flush(lease, Batch(writes=(held,)))
+    return lease
+
+
 def _send(desk: Desk, topic: str, payload: str = "null") -> int:
     (sent,) = desk.do(signalling(topic, f"{topic}-{payload}", payload))
     same(sent.created, True)
@@ -188,4 +237,8 @@ CASES = cases(
     a_stop_that_came_during_the_turn_makes_the_run_claimable,
     a_stop_that_the_turn_began_with_makes_nothing_claimable,
     several_runs_park_in_one_flush_each_with_its_own,
+    a_held_run_is_tried_again_when_somebody_asks_for_it,
+    a_held_run_is_left_to_who_has_its_workflow,
+    a_held_run_that_was_just_tried_is_left_alone,
+    no_more_held_runs_are_tried_than_were_asked_for_and_none_twice,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from outlast.model.ids import RunId
 from outlast.model.run import Status
-from outlast.ports.store import Batch, Outcome, RunFilter, Wait
-from outlast.testing.contract.desk import Desk, cases, finished, new_run, parked, same, step
-from outlast.testing.contract.verbs import listing, reading
+from outlast.ports.store import Batch, Outcome, RunFilter, Unclaimed, Wait
+from outlast.testing.contract.desk import SECOND, Desk, cases, finished, new_run, parked, same, step
+from outlast.testing.contract.verbs import claiming, listing, neglecting, reading
 
 
 def a_journal_is_read_in_the_order_in_which_it_was_recorded(desk: Desk) -> None:
@@ -109,6 +109,40 @@ def outcomes_are_told_of_the_runs_that_are_there(desk: Desk) -> None:
     )
 
 
+def what_nobody_takes_is_told_by_its_workflow(desk: Desk) -> None:
+    desk.start(new_run("a", workflow="gone"), new_run("b", workflow="gone"), new_run("c", workflow="work", version=2))
+    desk.start(new_run("d"))
+    desk.later(300)
+
+    overdue = 300 * SECOND
+    same(desk.do(neglecting(("work", 1), overdue=overdue)), (Unclaimed("gone", 1, 2), Unclaimed("work", 2, 1)))
+    same(desk.do(neglecting(("gone", 1), ("work", 2), ("work", 1), overdue=overdue)), ())
+    same(desk.do(neglecting(overdue=overdue + 1)), ())
+
+
+def what_slept_is_told_when_nobody_takes_it(desk: Desk) -> None:
+    lease = desk.worker()
+    desk.begin("early", lease)
+    desk.park(lease, "early", due_at=desk.now + SECOND)
+    desk.begin("late", lease)
+    desk.park(lease, "late", due_at=desk.now + 100 * SECOND)
+    desk.begin("waits", lease)
+    desk.park(lease, "waits", Wait("topic", 0))
+    desk.later(100)
+
+    same(desk.do(neglecting(overdue=99 * SECOND)), (Unclaimed("work", 1, 1),))
+
+
+def what_a_worker_has_others_of_only_waits_for_its_turn(desk: Desk) -> None:
+    desk.start(new_run("a", workflow="gone"), new_run("b", workflow="gone"))
+    desk.later(300)
+    same(desk.do(neglecting(overdue=SECOND)), (Unclaimed("gone", 1, 2),))
+
+    desk.do(claiming(desk.worker(), limit=1, workflows=(("gone", 1),)))
+
+    same(desk.do(neglecting(overdue=SECOND)), ())
+
+
 def _three_at_two_times(desk: Desk) -> None:
     desk.start(new_run("c"), new_run("b"))
     desk.later(1)
@@ -124,4 +158,7 @@ CASES = cases(
     a_page_does_not_move_when_runs_are_added,
     runs_are_listed_by_status_workflow_version_and_time,
     outcomes_are_told_of_the_runs_that_are_there,
+    what_nobody_takes_is_told_by_its_workflow,
+    what_slept_is_told_when_nobody_takes_it,
+    what_a_worker_has_others_of_only_waits_for_its_turn,
 )

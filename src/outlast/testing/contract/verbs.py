@@ -25,6 +25,7 @@ from outlast.ports.store import (
     StopOutcome,
     Store,
     StoredRun,
+    Unclaimed,
 )
 from outlast.testing.contract.desk import LEASE_US, Verb
 
@@ -77,6 +78,15 @@ def reading(run_id: str, *, journal: bool = True) -> Verb[RunDetails | None]:
 
 def listing(wanted: RunFilter) -> Verb[tuple[StoredRun, ...]]:
     return lambda store: store.list(wanted)
+
+
+def neglecting(*workflows: tuple[str, int], overdue: int) -> Verb[tuple[Unclaimed, ...]]:
+    """Ask for runs that are overdue and of none of these workflows."""
+    return lambda store: store.unclaimed(workflows, overdue=overdue)
+
+
+def retrying_held(*workflows: tuple[str, int], before: int, within: int = 600_000_000, limit: int = 10) -> Verb[int]:
+    return lambda store: store.retry_held(workflows, before=before, within=within, limit=limit)
 
 
 def asking_after(lease: Lease, batch: Batch) -> Verb[bool]:

@@ -1,0 +1,91 @@
+"""Runs that nobody gets on with: held ones are tried when a worker begins, which may have the code they wait for; and of
+those whose workflow no worker has somebody is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.store import Unclaimed
+from outlast.worker.workplace import LONGEST_HOLD, Workplace
+
+logger = logging.getLogger("outlast.worker")
+
+_PATIENCE: Final = 5.0
+_PAUSE: Final = 1.0
+"""Seconds between two groups of held runs, each as large as there are free slots."""
+
+OVERDUE: Final = 300_000_000
+"""Microseconds for which a run is due before anybody is told: another process, which has its workflow, may be about to
+start, or have much to do."""
+
+LOOK_EVERY: Final = OVERDUE / 1_000_000
+"""Seconds from the start to the first look for such runs, and between two."""
+
+
+class Neglected:
+    """A worker's care for such runs, from its start to its stop."""
+
+    def __init__(self, place: Workplace, free: Callable[[], int]) -> None:
+        """`free` tells how many more runs may begin."""
+        self._place = place
+        self._free = free
+        self._workflows = tuple(place.workflows)
+        self._told: set[tuple[str, int]] = set()
+
+    async def run(self) -> None:
+        """Try held runs, then look now and then for others that nobody takes."""
+        await self._surviving(self.retry_held)
+        while not self._place.is_stopping:
+            await asyncio.sleep(LOOK_EVERY)
+            await self._surviving(self.tell_of_unclaimed)
+
+    async def retry_held(self) -> None:
+        """Have the held runs tried that were not tried since now, as many at once as there are free slots.
+
+        So each of them is tried once for each worker that starts, and by the one that started: the others are not told.
+        """
+        place, store, since = self._place, self._place.database.store, self._place.time.now()
+        while not place.is_stopping:
+            limit = self._free()
+            if limit > 0:
+                retried = await place.database.run(
+                    lambda: store.retry_held(self._workflows, before=since, within=LONGEST_HOLD, limit=limit),  # noqa: B023
+                    patience=_PATIENCE,
+                )
+                if not retried:
+                    return
+                place.look()
+            await asyncio.sleep(_PAUSE)
+
+    async def tell_of_unclaimed(self) -> None:
+        """Warn of each workflow once."""
+        store = self._place.database.store
+        found = await self._place.database.run(
+            lambda: store.unclaimed(self._workflows, overdue=OVERDUE), patience=_PATIENCE
+        )
+        for each in found:
+            if (each.workflow, each.version) not in self._told:
+                self._told.add((each.workflow, each.version))
+                self._warn(each)
+
+    def _warn(self, unclaimed: Unclaimed) -> None:
+        known = ", ".join(f"{name} version {version}" for name, version in self._workflows) or "none"
+        logger.warning(
+            "At least %d runs of workflow %r version %d have been due for over %d minutes, and no worker takes them: it is "
+            "not registered here (registered: %s), and no other worker has one of them. Add it to Outlast(workflows=[...]) "
+            "of a worker; or look at them with app.list(workflow=%r, version=%d), and terminate them.",
+            unclaimed.runs, unclaimed.workflow, unclaimed.version, OVERDUE // 60_000_000, known, unclaimed.workflow,
+            unclaimed.version,
+        )  # fmt: skip
+
+    async def _surviving(self, care: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await care()
+        except DatabaseUnavailable as error:
+            logger.debug("Runs that nobody gets on with were not looked at: %s", error)
+        except Exception:
+            logger.exception("Runs that nobody gets on with could not be looked at.")

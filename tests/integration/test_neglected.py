@@ -1,0 +1,92 @@
+"""Runs that are held, or that nobody takes, and the workers that could do something about it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from outlast import Context, Outlast, Status, WorkerOptions, workflow
+from outlast.testing import ManualClock
+from outlast.worker import neglected
+from support.field_apps import run_of
+
+
+async def done(step: object) -> str:
+    return "done"
+
+
+@workflow("order")
+async def as_deployed_at_first(ctx: Context) -> str:
+    await ctx.step("reserve", done)
+    await ctx.sleep("pause", "1h")
+    return await ctx.step("charge", done)
+
+
+@workflow("order")
+async def as_changed_by_mistake(ctx: Context) -> str:
+    await ctx.step("charge", done)
+    await ctx.sleep("pause", "1h")
+    return await ctx.step("reserve", done)
+
+
+@workflow("other")
+async def other(ctx: Context) -> None: ...
+
+
+async def test_a_worker_with_the_right_code_tries_held_runs_as_soon_as_it_starts(shared_database_url: str) -> None:
+    """A deploy that brought the right code back was followed by up to ten minutes of nothing."""
+    clock = ManualClock()
+    async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=False, clock=clock) as app:
+        await app.start_many(as_deployed_at_first, [None] * 5, ids=list("abcde"))
+        await app.drain()
+    clock.advance("1h")
+    async with Outlast(shared_database_url, workflows=[as_changed_by_mistake], worker=False, clock=clock) as app:
+        await app.drain()
+        assert all(run.held for run in (await app.list()).runs)
+    clock.advance("1s")
+
+    options = WorkerOptions(concurrency=2)
+    async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=options, clock=clock) as app:
+        assert [await app.result(run_id, timeout="20s") for run_id in "abcde"] == ["done"] * 5
+
+
+async def test_a_worker_with_the_wrong_code_tries_held_runs_once(shared_database_url: str) -> None:
+    clock = ManualClock()
+    async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=False, clock=clock) as app:
+        await app.start(as_deployed_at_first, id="a")
+        await app.drain()
+    clock.advance("1h")
+    async with Outlast(shared_database_url, workflows=[as_changed_by_mistake], worker=False, clock=clock) as app:
+        await app.drain()
+        before = await run_of(app, "a")
+    clock.advance("1s")
+
+    async with Outlast(shared_database_url, workflows=[as_changed_by_mistake], clock=clock) as app:
+        while (run := await run_of(app, "a")).turns == before.turns or run.worker:  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0.005)
+        assert await app.drain() == 0
+
+    assert run.status is Status.SUSPENDED
+    assert (run.turns, run.held is not None) == (before.turns + 1, True)
+
+
+async def test_runs_that_no_worker_takes_are_told_and_those_of_others_are_not(
+    shared_database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(neglected, "LOOK_EVERY", 0.01)
+    clock = ManualClock()
+    async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=False, clock=clock) as app:
+        await app.start_many(as_deployed_at_first, [None] * 3)
+    clock.advance("6m")
+
+    async with Outlast(shared_database_url, workflows=[other], clock=clock) as app:
+        while "no worker takes them" not in caplog.text:  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0.005)
+        await app.start_and_wait(other, wait="20s")
+
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == 1
+    assert "3 runs of workflow 'order' version 1" in told[0]
+    assert "registered: other version 1" in told[0]
