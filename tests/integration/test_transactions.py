@@ -17,6 +17,7 @@ from outlast import (
     SchemaBehind,
     Signal,
     Status,
+    WorkerOptions,
     workflow,
 )
 from support.callers import ROADS, Caller, Place
@@ -221,23 +222,52 @@ async def _awaited(value: Awaitable[Any]) -> Any:
     return await value
 
 
-async def test_a_commit_of_a_session_wakes_the_worker_of_this_process(shared_database_url: str) -> None:
-    """Its poll is an hour away and other processes' notices are cut off: only the session's commit can have woken it."""
+SESSIONS = [name for name in ROADS if "ession" in name]
+
+
+@pytest.mark.parametrize("road", SESSIONS)
+async def test_a_commit_of_a_session_wakes_the_worker_of_this_process(shared_database_url: str, road: str) -> None:
+    """Other notices are cut off: only the session's commit can have woken it. What is rolled back wakes nobody."""
     app = workflows_app(shared_database_url)
     woken: list[str] = []
-    async with app, ROADS["AsyncSession"](shared_database_url) as caller:
+    async with app, ROADS[road](shared_database_url) as caller:
 
         class Worker:
             def wake(self) -> None:
                 woken.append("woken")
 
         app._access.local = _local(Worker())
+        async with rolled_back(caller) as tx:
+            await app.start(greet, "Ada", tx=tx)
+        async with caller.transaction() as tx:
+            with suppress(Undone):
+                async with caller.savepoint(tx):
+                    await app.start(greet, "Ada", tx=tx)
+                    raise Undone
+        assert woken == []
+
         async with caller.transaction() as tx:
             await app.start(greet, "Ada", tx=tx)
+            async with caller.savepoint(tx):
+                await caller.insert(tx, "o-1")
             assert woken == []
-
         assert woken == ["woken"]
         app._access.local = None
+
+
+async def test_a_commit_is_noticed_whatever_committed_it(place: Place) -> None:
+    """The worker's own look is an hour away: the kind of transaction tells of its commit, or the database does."""
+    app = Outlast(place.url, workflows=[greet, wait], worker=WorkerOptions(poll="1h"))
+    async with app, place.caller() as caller:
+        async with caller.transaction() as tx:
+            await app.start(greet, "Ada", id="a", tx=tx)
+            await app.start(wait, id="w", tx=tx)
+        assert await app.result("a", timeout="20s") == "Hello, Ada"
+        await parked(app, "w")
+
+        async with caller.transaction() as tx:
+            await app.signal(poked, tx=tx)
+        assert await app.result("w", timeout="20s") == "poked"
 
 
 def _local(worker: Any) -> Any:

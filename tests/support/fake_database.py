@@ -170,6 +170,9 @@ class FakeDatabase:
         if self.behind:
             raise SchemaBehind("outlast", 0, 1)
 
+    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
+        self.joined.append(action)
+
     async def migrate(self) -> tuple[int, ...]:
         return self.migrate_blocking()
 

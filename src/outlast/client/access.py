@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from outlast.client.commits import after_commit
 from outlast.engine.eventloop import WorkflowLoop, running_loop
 from outlast.errors import AppClosed, SchemaBehind, WorkflowIOError, WrongColour
 from outlast.model.ids import RunId
@@ -136,7 +135,7 @@ class Access:
         if tx is None:
             local.worker.wake()
         else:
-            after_commit(tx, local.worker.wake)
+            self.database.after_commit(tx, local.worker.wake)
 
     def stop_requested(self, run_id: RunId, tx: object = None) -> None:
         """Have the worker of this process look at a stop request, once it is committed."""
@@ -151,7 +150,7 @@ class Access:
         if tx is None:
             local.call(look)
         else:
-            after_commit(tx, lambda: local.call(look))
+            self.database.after_commit(tx, lambda: local.call(look))
 
     @contextmanager
     def watching(self, run_id: RunId, told: threading.Event) -> Generator[None, None, None]:

@@ -67,6 +67,14 @@ class Database(Protocol):
         """Run an op inside the caller's blocking transaction."""
         ...
 
+    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
+        """Call `action`, on whichever thread that happens, once the caller's transaction is committed, and never when it or
+        the savepoint in which the caller is now is rolled back.
+
+        Only some kinds of transaction tell. With the others nothing is called, and `listen` finds what was committed.
+        """
+        ...
+
     async def migrate(self) -> tuple[int, ...]:
         """Bring the tables up to date under a lock; return the versions applied, none when nothing was to do."""
         ...

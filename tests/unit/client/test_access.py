@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
-from sqlalchemy.orm import Session
 
 from outlast.client.access import Access, Local
-from outlast.client.commits import after_commit
 from outlast.errors import SchemaBehind, WrongColour
 from support.fake_database import FakeDatabase
 
@@ -86,46 +82,3 @@ def test_a_worker_on_a_closed_loop_is_not_asked() -> None:
     Local(worker, loop).call(lambda: called.append("called"))
 
     assert called == []
-
-
-@pytest.fixture
-def session() -> Iterator[Session]:
-    engine = create_engine("sqlite://")
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
-
-
-def commit(session: Session) -> None:
-    session.commit()
-
-
-def roll_back(session: Session) -> None:
-    session.rollback()
-
-
-@pytest.mark.parametrize("end", [commit, roll_back])
-def test_an_action_waits_for_the_end_of_the_outermost_transaction(
-    session: Session, end: Callable[[Session], None]
-) -> None:
-    done: list[str] = []
-    session.execute(text("select 1"))
-    after_commit(session, lambda: done.append("first"))
-    with session.begin_nested():
-        after_commit(session, lambda: done.append("second"))
-    assert done == []
-
-    end(session)
-    assert done == ["first", "second"]
-
-    session.execute(text("select 1"))
-    end(session)
-    assert done == ["first", "second"]
-
-
-def test_what_cannot_tell_is_not_asked_to() -> None:
-    done: list[str] = []
-
-    after_commit(object(), lambda: done.append("never"))
-
-    assert done == []

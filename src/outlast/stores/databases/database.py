@@ -13,6 +13,7 @@ from outlast.errors import DatabaseBusy, DatabaseUnavailable
 from outlast.ports.database import MakeOp, Notice
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
+from outlast.stores.databases.kinds.registry import after_commit
 from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, Road
 from outlast.stores.dialects.base import Trouble
 from outlast.stores.migrations.runner import check_schema, migrate
@@ -86,6 +87,9 @@ class SqlDatabase:
 
     def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
         return join_blocking(tx, make, self._basis, read_committed=read_committed)
+
+    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
+        after_commit(tx, action)
 
     async def migrate(self) -> tuple[int, ...]:
         return await self.run(lambda: migrate(self._basis))

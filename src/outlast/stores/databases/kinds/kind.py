@@ -40,11 +40,14 @@ class Kind:
     recognise: returns the transaction behind a handle of this kind, None for any other value. MUST raise NotATransaction
         when the handle has no transaction open, because each statement of ours would then commit by itself.
     roots: classes of the library, as (module, name), that are mistaken for one; with what to pass instead.
+    after_commit: for kinds that tell of their commit: `Database.after_commit` for a handle of this kind, returning False for
+        any other value. It MUST forget an action whose savepoint or transaction is rolled back.
     """
 
     handles: str
     recognise: Callable[[object], Transaction | None]
     roots: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    after_commit: Callable[[object, Callable[[], object]], bool] | None = None
 
 
 def told(value: object) -> str:

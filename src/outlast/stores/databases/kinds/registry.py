@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from outlast.errors import NotATransaction
@@ -34,6 +35,13 @@ def recognise(tx: object, dialect: Dialect) -> Transaction:
             "one transaction cannot span both."
         )
     return transaction
+
+
+def after_commit(tx: object, action: Callable[[], object]) -> None:
+    """Call `action` once the transaction behind `tx` is committed, where its kind tells of that."""
+    for kind in KINDS:
+        if kind.after_commit is not None and kind.after_commit(tx, action):
+            return
 
 
 def _transaction(tx: object) -> Transaction | None:

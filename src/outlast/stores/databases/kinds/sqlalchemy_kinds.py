@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Execute, ExecuteAwaiting
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Kind, Transaction, told
+from outlast.stores.databases.kinds.session_commits import after_session_commit
 from outlast.stores.databases.loaded import is_a, loaded_class
 from outlast.stores.databases.sqlalchemy_roads import execute, execute_awaiting
 
@@ -116,6 +117,7 @@ SQLALCHEMY_SESSION: Final = Kind(
             "Pass the session that it belongs to: `async with session.begin(): ... tx=session`."
         ),
     },
+    after_commit=after_session_commit,
 )
 SQLALCHEMY_CONNECTION: Final = Kind(
     handles="a Connection or AsyncConnection of SQLAlchemy",
