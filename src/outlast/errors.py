@@ -218,6 +218,11 @@ class RunTimedOut(RunFailed):
 class CompensationFailed(RunFailed):
     """Undoing gave up; a person has to look. `failure` is why the run failed, its last `inner` why undoing did."""
 
+    def __init__(self, run_id: str, status: str, failure: Failure) -> None:
+        super().__init__(run_id, status, failure)
+        undoing = f"; undoing gave up: {failure.inner[-1]}" if failure.inner else ""
+        self.args = (f"{self}{undoing}. Somebody has to look: app.get(id, journal=True) shows what was undone.",)
+
 
 class ResultTimeout(OutlastError, TimeoutError):
     """The result was not there in time. The run goes on: ask again."""

@@ -144,6 +144,12 @@ def workflow(name: str, *, version: int = 1, timeout: Duration | None = None) ->
     >>> greet
     <Workflow 'greet' version 1>
     """
+    named: object = name
+    if callable(named):
+        raise DefinitionError(
+            f"A workflow needs a name: write @workflow({signatures.name_of(named)!r}). Runs are stored under it, so it "
+            "stays as it is when the function is renamed."
+        )
     ids.workflow_name(name)
     if type(version) is not int or version < 1:
         raise InvalidArgument(f"The version of workflow {name!r} is a whole number from 1; {version!r} is not.")
@@ -153,6 +159,10 @@ def workflow(name: str, *, version: int = 1, timeout: Duration | None = None) ->
     def declare(code: object) -> object:
         is_class = isinstance(code, type)
         function = getattr(code, "run", None) if is_class else code
+        if is_class and function is None:
+            raise DefinitionError(
+                f"Workflow {name!r} must have an `async def run(self, ctx, ...)`; {code!r} has none."
+            )
         _check(name, function, is_method=is_class)
         run = cast("Callable[..., Coroutine[Any, Any, Any]]", function)
         made = Workflow[Any, Any](name, version, limit, run, is_method=is_class, local=local)
@@ -185,8 +195,13 @@ def _check(name: str, code: object, *, is_method: bool) -> None:
         raise DefinitionError(f"{what} must return its output; its code yields.")
     if not inspect.iscoroutinefunction(code):
         raise DefinitionError(f"{what} must be an `async def`; {signatures.name_of(code)} is not.")
-    count = len(signatures.positional(code)) - is_method
+    parameters = signatures.positional(code)[is_method:]
+    count = len(parameters)
     extra = signatures.takes_too_much(code)
     if extra is not None or count not in (1, 2):
         takes = f"takes {extra}" if extra is not None else f"takes {count} parameters"
         raise DefinitionError(f"{what} takes a context and at most one input: (ctx) or (ctx, input); this one {takes}.")
+    if count == 2 and signatures.annotation_text(code, parameters[1].name).rpartition(".")[2] == "Context":
+        raise DefinitionError(
+            f"{what} takes its context first: (ctx: Context, {parameters[0].name}); here it comes second."
+        )

@@ -171,6 +171,7 @@ class Later:
 
 def plain(ctx: Context) -> None: ...
 async def no_context() -> None: ...
+async def context_last(number: int, ctx: Context) -> None: ...
 async def two_inputs(ctx: Context, a: int, b: int) -> None: ...
 async def star(ctx: Context, *rest: int) -> None: ...
 async def stars(ctx: Context, **rest: int) -> None: ...
@@ -196,12 +197,13 @@ class NoContext:
         (plain, "must be an `async def`; plain is not"),
         (no_context, r"takes a context and at most one input: .* this one takes 0 parameters"),
         (two_inputs, "this one takes 3 parameters"),
+        (context_last, r"takes its context first: \(ctx: Context, number\)"),
         (star, r"this one takes \*rest"),
         (stars, r"this one takes \*\*rest"),
         (keyword, "this one takes must"),
         (yields, "its code yields"),
         (lambda ctx: None, "must be an `async def`"),
-        (NoRun, "None is neither"),
+        (NoRun, "NoRun.* has none"),
         (PlainRun, "must be an `async def`"),
         (NoContext, "this one takes 0 parameters"),
         (5, "5 is neither"),
@@ -226,6 +228,12 @@ def test_a_partial_of_an_async_function_runs() -> None:
         return f"{word}, {name}"
 
     assert ended(workflow("partial")(functools.partial(greet, "Hello")), "Ada") == "Hello, Ada"
+
+
+def test_a_decorator_without_a_name_says_what_to_write() -> None:
+    bare: Any = workflow
+    with pytest.raises(DefinitionError, match=r"write @workflow\('plain'\)"):
+        bare(plain)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "x" * 256, "$a", 5, None])
