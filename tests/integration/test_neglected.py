@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 
 import pytest
 
-from outlast import Context, Outlast, Status, WorkerOptions, workflow
+from outlast import Context, Outlast, ResultTimeout, Status, WorkerOptions, workflow
 from outlast.testing import ManualClock
 from outlast.worker import neglected
+from support.colours import Ask
 from support.field_apps import run_of
 
 
@@ -50,6 +52,30 @@ async def test_a_worker_with_the_right_code_tries_held_runs_as_soon_as_it_starts
     options = WorkerOptions(concurrency=2)
     async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=options, clock=clock) as app:
         assert [await app.result(run_id, timeout="20s") for run_id in "abcde"] == ["done"] * 5
+
+
+async def test_who_waits_for_a_held_run_is_told_why_it_is_held_and_what_to_do(
+    shared_database_url: str, ask: Ask
+) -> None:
+    clock = ManualClock()
+    async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=False, clock=clock) as app:
+        await app.start(as_deployed_at_first, id="a")
+        await app.drain()
+    clock.advance("1h")
+    async with Outlast(shared_database_url, workflows=[as_changed_by_mistake], worker=False, clock=clock) as app:
+        await app.drain()
+
+        with pytest.raises(ResultTimeout) as told:
+            await ask(app, "result", "a", timeout="0s")
+        await asyncio.to_thread(app.blocking.close)
+
+    message = str(told.value)
+    assert "It is held: outlast.errors.JournalMismatch: Run 'a' no longer matches its code" in message
+    assert "deploy code that fits" in message
+    assert "app.terminate(id)" in message
+    assert "what it waits for" not in message
+    assert told.value.held is not None
+    assert pickle.loads(pickle.dumps(told.value)).held == told.value.held
 
 
 async def test_a_worker_with_the_wrong_code_tries_held_runs_once(shared_database_url: str) -> None:

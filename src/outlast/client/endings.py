@@ -16,8 +16,8 @@ from typing import Final
 from outlast.client.access import Access
 from outlast.client.grouping import Grouped
 from outlast.errors import AppClosed, ResultTimeout, RunNotFound
+from outlast.model.failures import decode_failure
 from outlast.model.ids import RunId
-from outlast.model.run import Status
 from outlast.ports.local import LocalWorker
 from outlast.ports.store import Outcome
 
@@ -73,19 +73,18 @@ async def ending(
     limit = None if timeout is None else loop.time() + timeout.total_seconds()
     # Watch before the first look: what is recorded between the two is then seen by one of them.
     told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
-    status: Status | None = None
+    outcome: Outcome | None = None
     try:
         for pause in pauses():
             if not (worker and worker.holds(run_id)):
                 outcome = await look.ask(run_id)
                 if outcome is None:
                     raise RunNotFound(run_id)
-                status = outcome.status
-                if status.is_terminal:
+                if outcome.status.is_terminal:
                     return outcome
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
-                raise ResultTimeout(run_id, timeout, status)
+                raise _timed_out(run_id, timeout, outcome)
             if not waiters.is_closed:
                 await waiters.pause(told, _until_next_look(now, pause, limit))
             if told.done() and not told.cancelled():
@@ -116,7 +115,7 @@ def ending_blocking(
                 return outcome
             now = time.monotonic()
             if limit is not None and timeout is not None and now >= limit:
-                raise ResultTimeout(run_id, timeout, outcome.status)
+                raise _timed_out(run_id, timeout, outcome)
             told.wait(pause if limit is None else min(pause, limit - now))
             told.clear()
     raise AssertionError("the pauses never end")
@@ -128,6 +127,13 @@ def pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _timed_out(run_id: RunId, timeout: timedelta, outcome: Outcome | None) -> ResultTimeout:
+    if outcome is None:
+        return ResultTimeout(run_id, timeout)
+    held = None if outcome.held is None else decode_failure(outcome.held)
+    return ResultTimeout(run_id, timeout, outcome.status, held)
 
 
 def _until_next_look(now: float, pause: float, limit: float | None) -> float:

@@ -105,13 +105,14 @@ class RunFilter:
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a waiting caller needs: status and, once terminal, the stored output or error."""
+    """What a waiting caller needs: status and, once terminal, the stored output or error; `held` why it is held back now."""
 
     status: Status
     output: str | None
     error: str | None
     workflow: str
     version: int
+    held: str | None = None
 
 
 class NewSignal(msgspec.Struct, frozen=True):

@@ -107,6 +107,8 @@ def a_held_run_says_why_until_it_goes_on(desk: Desk) -> None:
     desk.flush(lease, Batch(writes=(parked("r", due_at=desk.now + SECOND, held='{"type":"mismatch"}'),)))
 
     same(desk.get("r").run.held, '{"type":"mismatch"}')
+    (outcome,) = desk.do(lambda store: store.outcomes([RunId("r")])).values()
+    same((outcome.status, outcome.held), (Status.SUSPENDED, '{"type":"mismatch"}'))
     desk.later(1)
     desk.claim_one(lease)
     desk.flush(lease, Batch(writes=(kept("r"),)))
