@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any, ClassVar
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from outlast.errors import DatabaseUnavailable, DriverMissing, IsolationRefused
 from outlast.model.ids import RunId, WorkerId
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Batch, Lease, NewSignal, RunFilter
+from outlast.stores.databases import database as database_module
 from outlast.stores.databases import postgresql
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
@@ -244,11 +247,67 @@ def test_a_missing_driver_is_named_with_what_brings_it(monkeypatch: pytest.Monke
 
 
 async def test_a_wrong_password_or_database_is_told_at_once(postgres_url: str) -> None:
-    for wrong in (postgres_url.replace("postgres:", "postgres:not"), f"{postgres_url}_that_is_not_there"):
-        database = open_database(wrong)
-        with pytest.raises(DatabaseUnavailable, match="refused"):
-            await database.open()
-        await database.close()
+    """On all roads but asyncpg's own the attempts went on for half a minute."""
+    awaiting = postgres_url.replace("postgresql://", "postgresql+asyncpg://")
+    blocking = postgres_url.replace("postgresql://", "postgresql+psycopg://")
+    made: list[tuple[str, Callable[[str], Any]]] = [
+        (postgres_url, str), (awaiting, create_async_engine), (blocking, create_engine),
+    ]  # fmt: skip
+    for url, target in made:
+        for wrong in (url.replace("postgres:", "postgres:not"), f"{url}_that_is_not_there"):
+            database = open_database(target(wrong))
+            with pytest.raises(DatabaseUnavailable, match=r"refused the connection: .*(password|does not exist)"):
+                await database.open()
+            with pytest.raises(DatabaseUnavailable, match=r"refused the connection: .*(password|does not exist)"):
+                await asyncio.to_thread(database.check_schema_blocking)
+            await database.close()
+            database.close_blocking()
+
+
+async def test_a_server_that_is_not_there_is_told_while_it_is_still_tried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was to be seen for the first half minute."""
+    monkeypatch.setattr(database_module, "_PATIENCE", 0.2)
+    database = open_database("postgresql://ann:secret@127.0.0.1:1/shop?application_name=hidden")
+
+    with pytest.raises(DatabaseUnavailable, match=r"for 0\.2 s"):
+        await database.open()
+    with pytest.raises(DatabaseUnavailable, match=r"for 0\.2 s"):
+        await asyncio.to_thread(database.check_schema_blocking)
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2, "once for each opening"
+    for message in caplog.messages:
+        assert "postgresql://ann:***@127.0.0.1:1/shop cannot be reached (" in message
+        assert "Trying for 0.2 s" in message
+        assert "refused" in message.lower()
+        assert "secret" not in message
+        assert "hidden" not in message
+    await database.close()
+    database.close_blocking()
+
+
+async def test_a_server_that_says_nothing_is_told_of_as_well(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(database_module, "_SILENCE", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        database = open_database(f"postgresql://ann@127.0.0.1:{mute.getsockname()[1]}/shop")
+        opening = asyncio.ensure_future(database.open())
+        while not caplog.messages:  # noqa: ASYNC110  a log record has no event
+            await asyncio.sleep(0.005)
+        opening.cancel()
+        await asyncio.wait([opening])
+
+    assert "(no answer yet)" in caplog.text
+    await database.close()
+
+
+async def test_a_database_that_answers_is_not_told_of(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with _opened(database_url):
+        pass
+
+    assert caplog.messages == []
 
 
 def test_a_folder_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

@@ -95,6 +95,15 @@ def _wrapped(error: Exception) -> Exception:
         (asyncpg.ProtocolViolationError("unsupported startup parameter: enable_seqscan"), "PgBouncer"),
         (asyncpg.CannotConnectNowError("the database system is starting up"), None),
         (asyncpg.UndefinedTableError("x"), None),
+        (
+            psycopg.OperationalError('connection failed: FATAL:  password authentication failed for user "x"'),
+            "password",
+        ),
+        (psycopg.OperationalError("connection failed: fe_sendauth: no password supplied"), "no password"),
+        (psycopg.OperationalError('connection failed: FATAL:  database "x" does not exist'), "does not exist"),
+        (psycopg.OperationalError('connection failed: FATAL:  no pg_hba.conf entry for host "::1"'), "pg_hba"),
+        (psycopg.OperationalError("connection failed: Connection refused"), None),
+        (psycopg.OperationalError("FATAL:  the database system is starting up"), None),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
@@ -104,3 +113,10 @@ def test_a_connection_that_is_refused_for_good_is_told_from_one_that_may_come(
     refusal = refused_for_good(error)
 
     assert refusal is None if told is None else refusal is not None and told in refusal
+    assert PostgreSQL().refusal(_wrapped(error)) == refusal
+
+
+def test_an_error_that_only_speaks_of_a_refusal_is_none() -> None:
+    broken = asyncpg.UniqueViolationError("Key (id)=(unsupported startup parameter) already exists.")
+
+    assert PostgreSQL().refusal(_wrapped(broken)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,10 @@ from outlast.stores.migrations.runner import check_schema, migrate
 from outlast.stores.sql import SqlStore
 
 T = TypeVar("T")
+_log = logging.getLogger("outlast.database")
+_PATIENCE = 30.0
+_SILENCE = 1.0
+"""Seconds without an answer after which somebody is told, while the database is opened."""
 _FIRST_DELAY = 0.005
 _LONGEST_DELAY = 0.5
 
@@ -44,6 +49,8 @@ class SqlDatabase:
         self._listener = listener
         self._separate = separate
         self._is_lasting = is_lasting
+        self.place = basis.dialect.name
+        """What to call it in messages; without a password."""
 
     @property
     def is_lasting(self) -> bool:
@@ -54,7 +61,12 @@ class SqlDatabase:
         return self._store
 
     async def open(self) -> None:
-        await self.run(self._basis.dialect.check_server)
+        attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
+        silence = asyncio.get_running_loop().call_later(_SILENCE, attempts.tell)
+        try:
+            await self._attempt(self._basis.dialect.check_server, attempts)
+        finally:
+            silence.cancel()
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -64,8 +76,10 @@ class SqlDatabase:
     def close_blocking(self) -> None:
         self._blocking_road.close()
 
-    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
-        attempts = _Attempts(self._basis, repeatable, patience)
+    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE) -> T:
+        return await self._attempt(make, _Attempts(self._basis, repeatable, patience))
+
+    async def _attempt(self, make: MakeOp[T], attempts: _Attempts) -> T:
         while True:
             try:
                 return await self._road.transact(make, timeout=attempts.left)
@@ -73,8 +87,10 @@ class SqlDatabase:
                 delay = attempts.next_delay(error)
             await asyncio.sleep(delay)
 
-    def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
-        attempts = _Attempts(self._basis, repeatable, patience)
+    def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE) -> T:
+        return self._attempt_blocking(make, _Attempts(self._basis, repeatable, patience))
+
+    def _attempt_blocking(self, make: MakeOp[T], attempts: _Attempts) -> T:
         while True:
             try:
                 return self._blocking_road.transact(make)
@@ -102,7 +118,8 @@ class SqlDatabase:
 
     def check_schema_blocking(self) -> None:
         # For awaiting callers `open` has asked this.
-        self.run_blocking(self._basis.dialect.check_server)
+        attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
+        self._attempt_blocking(self._basis.dialect.check_server, attempts)
         self.run_blocking(lambda: check_schema(self._basis))
 
     async def listen(self, notice: Notice) -> None:
@@ -122,12 +139,14 @@ def _store(basis: Basis) -> SqlStore:
 class _Attempts:
     """Decide after a failure: raise, or how long to wait before the next attempt."""
 
-    def __init__(self, basis: Basis, repeatable: bool, patience: float) -> None:
+    def __init__(self, basis: Basis, repeatable: bool, patience: float, *, opens: str | None = None) -> None:
+        """`opens` names the database when it is being opened: then somebody is told at once that it does not answer."""
         self._dialect = basis.dialect
         self._repeatable = repeatable
         self._patience = patience
         self._until = time.monotonic() + patience
         self._delays = _delays()
+        self._opens = opens
 
     @property
     def left(self) -> float:
@@ -135,6 +154,9 @@ class _Attempts:
 
     def next_delay(self, error: Exception) -> float:
         """Return the delay before another attempt. Raises the error when it is about the operation itself."""
+        refusal = self._dialect.refusal(_cause(error))
+        if refusal is not None:
+            raise DatabaseUnavailable(refusal) from error
         trouble = Trouble.LOST if isinstance(error, OutcomeUnknown) else self._dialect.trouble(error)
         if trouble is None:
             raise error
@@ -148,7 +170,15 @@ class _Attempts:
         delay = next(self._delays)
         if delay >= self.left:
             raise self._given_up(error, trouble) from error
+        self.tell(error)
         return delay
+
+    def tell(self, error: Exception | None = None) -> None:
+        """Say once that the database which is being opened does not answer: otherwise nobody would hear of it for long."""
+        if self._opens is not None:
+            why = "no answer yet" if error is None else _told(error)
+            _log.warning("The database %s cannot be reached (%s). Trying for %g s.", self._opens, why, self._patience)
+            self._opens = None
 
     def _given_up(self, error: Exception, trouble: Trouble) -> DatabaseUnavailable:
         spent = f"for {self._patience:g} s: {_told(error)}"
@@ -157,8 +187,12 @@ class _Attempts:
         return DatabaseBusy(f"Other transactions were in the way {spent}")
 
 
+def _cause(error: Exception) -> BaseException:
+    return error.__cause__ if isinstance(error, OutcomeUnknown) and error.__cause__ else error
+
+
 def _told(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error, OutcomeUnknown) and error.__cause__ else error
+    cause = _cause(error)
     return f"{type(cause).__name__}: {cause}"
 
 

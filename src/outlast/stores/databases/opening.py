@@ -24,8 +24,16 @@ def open_database(target: object, *, schema: str = "outlast", clock: Clock | Non
     `target` is a URL, an SQLAlchemy Engine or an AsyncEngine. `schema` names the schema on PostgreSQL, the tables' prefix
     on SQLite. `clock` replaces the database's clock everywhere.
     """
-    name = installation_name(schema)
-    match _target(target):
+    recognised = _target(target)
+    database = _database(recognised, installation_name(schema), clock)
+    database.place = _place(recognised)
+    return database
+
+
+def _database(
+    target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine, name: str, clock: Clock | None
+) -> SqlDatabase:
+    match target:
         case SQLiteTarget(path):
             return sqlite_database(path, prefix=name, clock=clock)
         case PostgresTarget(url):
@@ -34,6 +42,13 @@ def open_database(target: object, *, schema: str = "outlast", clock: Clock | Non
             return engine_database(engine, schema=name, clock=clock)
         case engine:
             return async_engine_database(engine, schema=name, clock=clock)
+
+
+def _place(target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine) -> str:
+    """Return what to call it in messages: no password, and no options, which may hold one."""
+    if isinstance(target, SQLiteTarget):
+        return f"sqlite:///{target.path or ''}"
+    return target.url.set(query={}).render_as_string(hide_password=True)
 
 
 def _target(target: object) -> SQLiteTarget | PostgresTarget | Engine | AsyncEngine:

@@ -102,6 +102,10 @@ class Dialect(ABC):
     def tables_present(self, tables: Tables) -> Statement:
         """Return the names of those of our tables that exist, bare (without schema)."""
 
+    def refusal(self, error: BaseException) -> str | None:
+        """Explain a refused connection that no waiting mends, such as a wrong password; None for any other error."""
+        return None
+
     @abstractmethod
     def trouble(self, error: BaseException) -> Trouble | None:
         """Classify a driver's error, wrapped by SQLAlchemy or not; None when it is about the operation itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -118,6 +119,12 @@ class PostgreSQL(Dialect):
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES, {"name": tables.name})
 
+    def refusal(self, error: BaseException) -> str | None:
+        for part in unwrapped(error):
+            if type(part).__module__.partition(".")[0] in _DRIVERS and (told := refused_for_good(part)) is not None:
+                return told
+        return None
+
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):
             state = _sqlstate(part)
@@ -136,6 +143,14 @@ class PostgreSQL(Dialect):
         return None
 
 
+_DRIVERS: Final = frozenset({"asyncpg", "psycopg", "psycopg2"})
+
+# libpq does not tell the state of a connection that it did not get; the server's words are English unless it was set up
+# otherwise, and then the attempts go on until the patience is over.
+_REFUSED_FOR_GOOD: Final = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
+)
+
 _NO_CONNECTION: Final = frozenset(
     {
         ("asyncpg", "InterfaceError"),
@@ -150,12 +165,12 @@ _NO_CONNECTION: Final = frozenset(
 def refused_for_good(error: BaseException) -> str | None:
     """Explain a refused connection that no waiting mends; None for any other error."""
     state = _sqlstate(error) or ""
-    if "startup parameter" in str(error):
+    if (not state or state.startswith("08")) and "startup parameter" in str(error):
         return (
             f"The database refused the connection: {error}. This is how PgBouncer answers. Its transaction pooling cannot "
             "carry LISTEN either: give outlast a direct connection, or a pool in session mode that lets these settings pass."
         )
-    if state.startswith("28") or state == "3D000":
+    if state.startswith("28") or state == "3D000" or (not state and _REFUSED_FOR_GOOD.search(str(error))):
         return f"The database refused the connection: {error}."
     return None
 
