@@ -84,7 +84,7 @@ def _rebuilt(kind: type[OutlastError], args: tuple[Any, ...], facts: dict[str, A
 
 
 class DefinitionError(OutlastError):
-    """A workflow or a step is declared or used in a way that can never work. Change the code; nothing was undone."""
+    """A workflow or a step is declared or used in a way that can never work. Change the code. A run fails, and is undone."""
 
 
 class WorkflowIOError(DefinitionError):

@@ -25,7 +25,7 @@ from outlast import (
 )
 from outlast.engine.decision import Finished, Working
 from outlast.model.run import Status, StopKind
-from support.replaying import Rehearsal, outcome
+from support.replaying import Rehearsal, for_every_crash, outcome
 
 go = Signal("go")
 undone: list[str] = []
@@ -40,12 +40,12 @@ def undo(s: CompensationContext, result: object) -> None:
     undone.append(s.step)
 
 
-def misuse(end: object) -> Failure:
-    """How a run ended that was misused: failed by a DefinitionError, and not undone."""
+def misuse(end: object, *, undoes: str = "") -> Failure:
+    """How a run ended that was misused: failed by a DefinitionError, and these steps were undone."""
     assert isinstance(end, Finished)
     assert end.failure is not None
     assert (end.status, end.failure.type) == (Status.FAILED, "outlast.errors.DefinitionError")
-    assert undone == []
+    assert undone == undoes.split()
     return end.failure
 
 
@@ -84,7 +84,8 @@ def test_a_name_is_used_once_over_all_verbs(verb: str, first: str) -> None:
         return "swallowed"
 
     run = Rehearsal(twice)
-    failure = misuse(run.end())
+    # A commit is a point of no return, after which it stays.
+    failure = misuse(run.end(), undoes="before" if first == "step" else "")
 
     assert "The name 'it' is used twice" in failure.message
     assert "'run-1'" in failure.message
@@ -153,11 +154,11 @@ def test_no_verb_may_be_used_in_a_step(verb: str, catches: bool) -> None:
         return "swallowed"
 
     run = Rehearsal(inside)
-    failure = misuse(run.end())
+    failure = misuse(run.end(), undoes="before")
 
     assert f"ctx.{verb} was called inside step 'use'" in failure.message
-    assert run.performed == ["before", "use"]
-    assert run.log == ["before done", "use failed", "$stop done"]
+    assert run.performed == ["before", "use", "$compensate:before"]
+    assert run.log == ["before done", "use failed", "$stop done", "$compensate:before done"]
 
 
 def test_a_step_beside_it_keeps_its_own_result() -> None:
@@ -193,9 +194,10 @@ def test_steps_in_flight_finish_before_a_misused_run_ends() -> None:
     turn.perform("work")
     assert turn.state == Working(None)
     turn.perform("slow")
+    turn.perform("$compensate:slow")
 
-    misuse(turn.state)
-    assert run.log == ["work done", "slow done", "$stop done"]
+    misuse(turn.state, undoes="slow")
+    assert run.log == ["work done", "$stop done", "slow done", "$compensate:slow done"]
 
 
 def test_no_verb_may_be_used_on_a_thread_of_one_s_own() -> None:
@@ -326,3 +328,31 @@ def test_misuse_that_a_late_thread_commits_after_its_attempt_is_only_refused() -
     failure = turn.finished().failure
     assert failure is not None
     assert failure.type == "outlast.errors.StepFailed"
+
+
+@pytest.mark.parametrize("catches", [True, False])
+def test_a_misused_run_is_undone_to_the_end_after_a_crash_at_any_point(catches: bool) -> None:
+    """A deploy brought a name that is used twice, beyond what runs had recorded: their customers were charged."""
+
+    @workflow("charged")
+    async def charged(ctx: Context) -> None:
+        slow = asyncio.ensure_future(ctx.step("slow", lambda s: None, compensate=undo))
+        await ctx.step("charge", lambda s: None, compensate=undo)
+        await ctx.step("reserve", lambda s: None, compensate=undo)
+        with suppress(*[Exception] if catches else []):
+            await ctx.sleep("reserve", "1h")
+        await slow
+
+    run = Rehearsal(charged)
+    turn = run.begin()
+    for name in ("charge", "reserve", "slow", "$compensate:reserve", "$compensate:slow", "$compensate:charge"):
+        turn.perform(name)
+    misuse(turn.state, undoes="reserve slow charge")
+    assert run.log[2:4] == ["$stop done", "slow done"]
+
+    def holds(again: Rehearsal) -> bool:
+        undone.clear()
+        left = [name for name in ("reserve", "slow", "charge") if f"$compensate:{name} done" not in again.log]
+        return again.end() == turn.state and undone == left
+
+    for_every_crash(run, holds, after="slow done")

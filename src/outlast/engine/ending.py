@@ -17,7 +17,7 @@ from outlast.engine.performing import Action, Outcome, Performing
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
-from outlast.errors import DefinitionError, Failure, StepFailed
+from outlast.errors import Failure, StepFailed
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
 from outlast.model.run import Status, Stop, StopKind
@@ -79,21 +79,24 @@ class Ending:
     def look(self) -> None:
         """See whether the code has ended by itself, and how."""
         main = self._code.main
-        if main is None or not main.done() or self.has_begun or self._output is not None:
-            return
-        error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
-        if error is None:
-            self._complete(main.result())
-        elif isinstance(error, DefinitionError):
-            self._code.note(error)
-        else:
-            self._fail(error)
+        if self._code.fatal is not None:
+            self._fail_misused()
+        elif self.stop is None and self._output is None and main is not None and main.done():
+            error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
+            if error is None:
+                self._complete(main.result())
+            else:
+                self._fail(error)
 
     def _complete(self, value: object) -> None:
         try:
             self._output = self._workflow.output_shape.encode(value, "output")
         except Exception as error:  # noqa: BLE001  the value's own code too may raise, when it is looked at
             self._fail(error)
+
+    def _fail_misused(self) -> None:
+        if self._code.fatal is not None and self.stop is None:
+            self._fail(self._code.fatal)
 
     def _fail(self, error: BaseException) -> None:
         self.begin(Stop(StopKind.FAILURE, failure_of(error), self._time.now()))
@@ -102,15 +105,16 @@ class Ending:
 
     def go_on(self, lapses: int) -> None:
         """Record what steps in flight came to, undo what there is to undo, and finish when nothing is left to do."""
+        self._fail_misused()
         if not self.is_undoing:
             self._code.stop()
         while self._performing.next_report is not None:
             self._record_next()
         if self._performing.is_busy:
             return
-        if self._code.fatal is not None and self.stop is None:
-            self._finish_misused(failure_of(self._code.fatal))
-        elif self.stop is None:
+        # One of the steps that were still in flight may have been misused.
+        self._fail_misused()
+        if self.stop is None:
             self.finished = Finished(Status.COMPLETED, self._output, None)
         else:
             self._finish_stopped(self.stop, lapses)
@@ -132,10 +136,6 @@ class Ending:
         self._undo_failed = outcome.failed
         if outcome.failed is None:
             self._code.saga.undone()
-
-    def _finish_misused(self, failure: Failure) -> None:
-        self._record_stop(Stop(StopKind.FAILURE, failure, self._time.now()))
-        self.finished = Finished(Status.FAILED, None, failure)
 
     def _finish_stopped(self, stop: Stop, lapses: int) -> None:
         if stop.kind is StopKind.TERMINATE:

@@ -186,9 +186,9 @@ class Execution:
             self._code.rest()
             while self._fits and self._journal.deliver_next(self._code.found):
                 self._code.rest()
-            if self._code.fatal is not None and self._journal.next_unmatched is not None:
+            if self._code.fatal is not None and self._journal.next_unmatched not in (None, self._journal.stop):
                 raise self._journal.mismatched_next(str(self._code.fatal))
-            if self._fits:
+            if self._journal.trouble is None:
                 self._journal.check_all_asked(self._code.found)
                 self._ending.replay()
         except (JournalMismatch, ValueUnreadable, DefinitionError) as trouble:
