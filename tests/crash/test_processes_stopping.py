@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Outlast
-from outlast.cli import serving
+from outlast import Outlast, serving
 from support.nursery import Nursery
 from support.probing import Tables, until
 from support.programs import fleet

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from outlast.cli.loading import NotFound, load_app
-from outlast.cli.serving import work
 from outlast.errors import OutlastError
+from outlast.serving import work
 
 commands = typer.Typer(
     name="outlast",

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from outlast import Context, Outlast, StepContext, WorkerOptions, step, workflow
-from outlast.cli import serving
+from outlast import Context, Outlast, StepContext, WorkerOptions, serving, step, workflow
 from support.programs.dying import die_before_statement
 from support.programs.ledger import Effect, Ledger
 

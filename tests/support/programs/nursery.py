@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 FIRST: Final = "process "
 LAST: Final = "exit code "
-_WARM: Final = ("outlast", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "outlast.cli.serving")
+_WARM: Final = ("outlast", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "outlast.serving")
 _LOOK: Final = 2.0
 logger = logging.getLogger("nursery")
 

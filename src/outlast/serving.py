@@ -19,7 +19,7 @@ from typing import Final
 
 from outlast.app import Outlast
 
-logger: Final = logging.getLogger("outlast.cli")
+logger: Final = logging.getLogger("outlast.serving")
 
 LAST_GRACE: Final = 5.0
 """Seconds that handing back may take after the second signal."""
