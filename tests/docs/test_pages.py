@@ -1,7 +1,8 @@
 """Every Python example of the README and the docs runs as it stands.
 
 The blocks of a page form one program, run in an empty folder. A page's block may ask for a server with a comment in front:
-`<!-- run with: postgresql -->` puts the test server's address in place of `postgresql://localhost/shop`.
+`<!-- run with: postgresql -->` puts the test server's address in place of `postgresql://localhost/shop`. The blocks with
+`<!-- run with: pytest -->` form a file of tests of their own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def run(program: str, folder: Path) -> None:
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     program = blocks(page, server=None)
     if not program:
-        assert "```python" not in page.read_text() or blocks(page, server="postgresql")
+        assert "```python" not in page.read_text() or blocks(page, server="postgresql") or blocks(page, server="pytest")
         return
     run(program, tmp_path)
 
@@ -45,6 +46,25 @@ def test_the_postgresql_example_of_the_readme_runs(postgres_url: str, tmp_path: 
     program = blocks(ROOT / "README.md", server="postgresql").replace("postgresql://localhost/shop", postgres_url)
     assert postgres_url in program
     run(program + "\nimport asyncio\nprint(asyncio.run(app.migrate()))\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, server="pytest")], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_the_tests_that_a_page_shows_pass(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text(blocks(page, server="pytest"))
+    # Without what is installed here and would not be there for a reader.
+    options = ["-p", "no:asyncio", "-p", "no:randomly", "-p", "no:hypothesispytest", "-W", "error"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
