@@ -5,7 +5,7 @@ Everything an application needs is imported from here; `outlast.testing` holds w
 
 from outlast.app import Outlast
 from outlast.client.blocking import BlockingClient
-from outlast.client.handle import BlockingHandle, Handle
+from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, KnownRun
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
 from outlast.engine.definition import Workflow, workflow
@@ -58,6 +58,7 @@ __all__ = [
     "AppClosed",
     "BlockingClient",
     "BlockingHandle",
+    "BlockingKnownRun",
     "CompensationContext",
     "CompensationFailed",
     "Condition",
@@ -76,6 +77,7 @@ __all__ = [
     "IsolationRefused",
     "JournalMismatch",
     "Kind",
+    "KnownRun",
     "LeaseLost",
     "NonRetryable",
     "NotATransaction",

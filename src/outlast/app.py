@@ -16,7 +16,7 @@ from outlast.client.blocking import BlockingClient
 from outlast.client.calls import MISSING, Calls
 from outlast.client.catalog import Catalog
 from outlast.client.client import Client
-from outlast.client.handle import Handle, Handles
+from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, workflow_of
 from outlast.errors import DefinitionError, InvalidArgument
@@ -349,6 +349,17 @@ class Outlast:
         RunTerminated, RunTimedOut, CompensationFailed.
         """
         return await self._client.result(id, timeout=timeout)
+
+    def handle(self, workflow: AnyWorkflow[Any, O] | AnyWorkflowAlone[O], id: str) -> KnownRun[O]:
+        """Return a handle on a run that is known by its id, whose result has the type of the workflow's output.
+
+        Asks nothing: whether there is such a run, and one of this workflow, its `result` finds out. Raises UnknownWorkflow.
+
+        >>> run = await app.start(hello, "Ada", id="hello-ada")
+        >>> await app.handle(hello, "hello-ada").result(timeout="10s")
+        'Hello, Ada!'
+        """
+        return self._client.handle(workflow, id)
 
     async def get(self, id: str, *, journal: bool = False) -> Run | None:
         """Return what is known about a run, with every entry of its journal when asked; None when there is no such run.

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from outlast import (
     CompensationContext,
     Context,
     InvalidArgument,
+    InvalidName,
     NonRetryable,
     Outlast,
     ResultTimeout,
@@ -97,6 +99,10 @@ async def wait(ctx: Context, name: str) -> None:
     await ctx.wait_for("poke", ctx.signal(poked, key=name))
 
 
+@workflow("elsewhere")
+async def elsewhere(ctx: Context) -> None: ...
+
+
 WORKFLOWS = [sell, greet, ping, refuse, wait]
 ORDER = Order("o-1", Decimal("10.10"))
 PAID_AT = datetime(2026, 5, 17, 12, tzinfo=UTC)
@@ -110,6 +116,44 @@ async def opened(url: str, *, worker: bool = True, clock: ManualClock | None = N
             yield app
     finally:
         await asyncio.to_thread(app.blocking.close)
+
+
+async def test_a_run_that_is_known_by_its_id_gives_its_result(database_url: str) -> None:
+    async with opened(database_url) as app:
+
+        async def result(workflow: Any, run_id: str, **options: Any) -> tuple[object, object]:
+            blocks = app.blocking.handle(workflow, run_id)
+            return (
+                await app.handle(workflow, run_id).result(**options), await asyncio.to_thread(blocks.result, **options)
+            )  # fmt: skip
+
+        known = app.handle(greet, "g")
+        assert (known.id, known.workflow, repr(known)) == ("g", "greet", "KnownRun('g', 'greet')")
+        with pytest.raises(RunNotFound):
+            await known.result()
+        await app.start(greet, "Ada", id="g")
+        await app.start(refuse, id="r")
+        await app.start(wait, "Ada", id="w")
+
+        assert await result(greet, "g", timeout="20s") == ("Hello, Ada", "Hello, Ada")
+        with pytest.raises(RunFailed, match="the shop is closed"):
+            await result(refuse, "r", timeout="20s")
+        with pytest.raises(ResultTimeout):
+            await result(wait, "w", timeout="0s")
+
+
+async def test_a_run_of_another_workflow_is_not_taken_for_one_of_this(database_url: str) -> None:
+    async with opened(database_url) as app:
+        await app.start(greet, "Ada", id="g")
+
+        with pytest.raises(InvalidArgument, match="Run 'g' is one of workflow 'greet', not of 'ping'"):
+            await app.handle(ping, "g").result(timeout="20s")
+        with pytest.raises(InvalidArgument, match="not of 'ping'"):
+            await asyncio.to_thread(app.blocking.handle(ping, "g").result, timeout="20s")
+        with pytest.raises(UnknownWorkflow):
+            app.handle(elsewhere, "g")
+        with pytest.raises(InvalidName):
+            app.handle(greet, "")
 
 
 async def test_a_run_goes_from_its_start_to_its_result(database_url: str, ask: Ask) -> None:

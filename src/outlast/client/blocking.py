@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 from outlast.client.access import Access
 from outlast.client.calls import MISSING, Call, Calls, wait_limit
 from outlast.client.endings import ending_blocking
-from outlast.client.handle import BlockingHandle, BlockingHandles
+from outlast.client.handle import BlockingHandle, BlockingHandles, BlockingKnownRun
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone
 from outlast.model import ids as id_rules
@@ -59,7 +59,7 @@ class BlockingClient:
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         outcome = self._perform("start", self._calls.start_alone(start), tx)
         self._access.wake(tx)
-        return BlockingHandle(self, outcome)
+        return BlockingHandle(self._result_of, outcome)
 
     def start_many(
         self,
@@ -76,7 +76,7 @@ class BlockingClient:
         call = self._calls.start_many(workflow, inputs, ids=ids, timeout=timeout, priority=priority, version=version)
         outcomes = self._perform("start_many", call, tx)
         self._access.wake(tx)
-        return [BlockingHandle(self, outcome) for outcome in outcomes]
+        return [BlockingHandle(self._result_of, outcome) for outcome in outcomes]
 
     @overload
     def start_and_wait(self, workflow: AnyWorkflowAlone[O], **options: Unpack[AwaitedStart]) -> O: ...
@@ -102,9 +102,11 @@ class BlockingClient:
 
     def result(self, id: str, *, timeout: Duration | None = None) -> Any:  # noqa: ANN401 -- only the run knows its type
         """See `Outlast.result`."""
-        run_id, limit = id_rules.run_id(id), wait_limit(timeout)
-        outcome = ending_blocking(run_id, self._look, self._access, limit)
-        return self._calls.result(run_id, outcome)
+        return self._result_of(id_rules.run_id(id), None, timeout)
+
+    def handle(self, workflow: AnyWorkflow[Any, O] | AnyWorkflowAlone[O], id: str) -> BlockingKnownRun[O]:
+        """See `Outlast.handle`."""
+        return BlockingKnownRun(self._result_of, id_rules.run_id(id), self._calls.known(workflow))
 
     @overload
     def signal(
@@ -185,6 +187,10 @@ class BlockingClient:
         if receipt.accepted:
             self._access.stop_requested(receipt.run_id, tx)
         return receipt
+
+    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+        outcome = ending_blocking(run_id, self._look, self._access, wait_limit(timeout))
+        return self._calls.result(run_id, outcome, workflow)
 
     def _look(self, run_id: RunId) -> Outcome | None:
         return self._perform("result", self._calls.look([run_id]))[0]

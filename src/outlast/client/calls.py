@@ -270,8 +270,14 @@ class Calls:
         """Look how far runs are."""
         return Call(lambda: self._store.outcomes(run_ids), lambda found: tuple(map(found.get, run_ids)))
 
-    def result(self, run_id: RunId, outcome: Outcome) -> object:
-        """Return the output of a run that has ended, or raise why there is none."""
+    def known(self, workflow: object) -> str:
+        """Return the name of a registered workflow. Raises UnknownWorkflow."""
+        return self._catalog.find(_name_of(workflow), None).name
+
+    def result(self, run_id: RunId, outcome: Outcome, workflow: str | None = None) -> object:
+        """Return the output of a run that has ended, or raise why there is none; or that it is no run of `workflow`."""
+        if workflow is not None and outcome.workflow != workflow:
+            raise InvalidArgument(f"Run {run_id!r} is one of workflow {outcome.workflow!r}, not of {workflow!r}.")
         return result_of(self._catalog, run_id, outcome)
 
 

@@ -12,7 +12,7 @@ from outlast.client.access import Access
 from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, wait_limit
 from outlast.client.endings import Waiters, ending
 from outlast.client.grouping import Grouped
-from outlast.client.handle import Handle, Handles
+from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -67,7 +67,7 @@ class Client:
             self._access.wake(tx)
         else:
             outcome = start.settle(await self._started(start))
-        return Handle(self, outcome)
+        return Handle(self._result_of, outcome)
 
     async def start_many(
         self,
@@ -84,7 +84,7 @@ class Client:
         await self._access.ready("start_many", tx)
         outcomes = await self._perform(call, tx)
         self._access.wake(tx)
-        return [Handle(self, outcome) for outcome in outcomes]
+        return [Handle(self._result_of, outcome) for outcome in outcomes]
 
     async def start_and_wait(
         self,
@@ -101,12 +101,18 @@ class Client:
         handle = await self.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         return await handle.result(timeout=wait)
 
+    def handle(self, workflow: object, id: str) -> KnownRun[Any]:
+        return KnownRun(self._result_of, id_rules.run_id(id), self._calls.known(workflow))
+
     async def result(self, id: str, *, timeout: Duration | None = None) -> object:
-        run_id, limit = id_rules.run_id(id), wait_limit(timeout)
+        return await self._result_of(id_rules.run_id(id), None, timeout)
+
+    async def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+        limit = wait_limit(timeout)
         await self._access.ready("result")
         mine = self._on_loop()
         outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiters=mine.waiters)
-        return self._calls.result(run_id, outcome)
+        return self._calls.result(run_id, outcome, workflow)
 
     async def signal(
         self,

@@ -1,9 +1,9 @@
-"""Handles: one run, in the hands of who started it."""
+"""Handles: one run, in the hands of who started it or knows its id."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -14,29 +14,37 @@ O_co = TypeVar("O_co", covariant=True)
 O = TypeVar("O")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
 
 
-class _Waits(Protocol):
-    def result(self, id: str, *, timeout: Duration | None = None) -> Awaitable[object]: ...
+Wait: TypeAlias = Callable[[RunId, str, Duration | None], Awaitable[object]]
+Block: TypeAlias = Callable[[RunId, str, Duration | None], object]
 
 
-class _Blocks(Protocol):
-    def result(self, id: str, *, timeout: Duration | None = None) -> object: ...
+class _Known:
+    """A run that is known by its id."""
 
-
-class _Started:
-    """What a start reported. It does not follow the run: `app.get(handle.id)` tells how it stands now."""
-
-    def __init__(self, outcome: StartOutcome) -> None:
-        self._outcome = outcome
+    def __init__(self, id: RunId, workflow: str) -> None:
+        self._id = id
+        self._workflow = workflow
 
     @property
     def id(self) -> RunId:
         """The run's id."""
-        return self._outcome.id
+        return self._id
 
     @property
     def workflow(self) -> str:
         """The name of its workflow."""
-        return self._outcome.workflow
+        return self._workflow
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.workflow!r})"
+
+
+class _Started(_Known):
+    """What a start reported. It does not follow the run: `app.get(handle.id)` tells how it stands now."""
+
+    def __init__(self, outcome: StartOutcome) -> None:
+        super().__init__(outcome.id, outcome.workflow)
+        self._outcome = outcome
 
     @property
     def version(self) -> int:
@@ -57,19 +65,51 @@ class _Started:
         return f"{type(self).__name__}({self.id!r}, {self.workflow!r} version {self.version}, {self.status})"
 
 
+class KnownRun(_Known, Generic[O_co]):
+    """A run known by its id, which may not have been started; `O` is the type of its output. See `Outlast.handle`.
+
+    Versionadded: 0.1
+    """
+
+    def __init__(self, wait: Wait, id: RunId, workflow: str) -> None:
+        super().__init__(id, workflow)
+        self._wait = wait
+
+    async def result(self, *, timeout: Duration | None = None) -> O_co:
+        """Wait for the run's end and return its output; see `Outlast.result`. Raises InvalidArgument when the run is one of
+        another workflow."""
+        return cast("O_co", await self._wait(self.id, self.workflow, timeout))
+
+
+class BlockingKnownRun(_Known, Generic[O_co]):
+    """A run known by its id, for code that blocks; `O` is the type of its output. See `Outlast.handle`.
+
+    Versionadded: 0.1
+    """
+
+    def __init__(self, block: Block, id: RunId, workflow: str) -> None:
+        super().__init__(id, workflow)
+        self._block = block
+
+    def result(self, *, timeout: Duration | None = None) -> O_co:
+        """Block until the run's end and return its output; see `Outlast.result`. Raises InvalidArgument when the run is one
+        of another workflow."""
+        return cast("O_co", self._block(self.id, self.workflow, timeout))
+
+
 class Handle(_Started, Generic[O_co]):
     """A started run; `O` is the type of its output.
 
     Versionadded: 0.1
     """
 
-    def __init__(self, client: _Waits, outcome: StartOutcome) -> None:
+    def __init__(self, wait: Wait, outcome: StartOutcome) -> None:
         super().__init__(outcome)
-        self._client = client
+        self._wait = wait
 
     async def result(self, *, timeout: Duration | None = None) -> O_co:
         """Wait for the run's end and return its output; see `Outlast.result`."""
-        return cast("O_co", await self._client.result(self.id, timeout=timeout))
+        return cast("O_co", await self._wait(self.id, self.workflow, timeout))
 
 
 class BlockingHandle(_Started, Generic[O_co]):
@@ -78,13 +118,13 @@ class BlockingHandle(_Started, Generic[O_co]):
     Versionadded: 0.1
     """
 
-    def __init__(self, client: _Blocks, outcome: StartOutcome) -> None:
+    def __init__(self, block: Block, outcome: StartOutcome) -> None:
         super().__init__(outcome)
-        self._client = client
+        self._block = block
 
     def result(self, *, timeout: Duration | None = None) -> O_co:
         """Block until the run's end and return its output; see `Outlast.result`."""
-        return cast("O_co", self._client.result(self.id, timeout=timeout))
+        return cast("O_co", self._block(self.id, self.workflow, timeout))
 
 
 Handles: TypeAlias = list[Handle[O]]

@@ -11,8 +11,10 @@ from fastapi import FastAPI
 
 from outlast import (
     BlockingHandle,
+    BlockingKnownRun,
     Context,
     Handle,
+    KnownRun,
     Outlast,
     Page,
     Run,
@@ -84,6 +86,12 @@ async def awaited(session: object) -> None:
     assert_type(await app.start_many(greet, ["Ada", "Grace"], ids=["a", "g"]), list[Handle[str]])
     assert_type(await app.start_and_wait(greet, "Ada", wait="1s"), str)
     assert_type(await app.start_and_wait(Alone), float)
+    assert_type(app.handle(greet, "a"), KnownRun[str])
+    assert_type(app.handle(tidy, "a"), KnownRun[None])
+    assert_type(app.handle(Served, "a"), KnownRun[bytes])
+    assert_type(app.handle(Served("Moin"), "a"), KnownRun[bytes])
+    assert_type(app.handle(Alone, "a"), KnownRun[float])
+    assert_type(await app.handle(greet, "a").result(timeout="1s"), str)
     assert_type(await app.signal(poked), SignalReceipt)
     assert_type(await app.signal(paid, 3, key="k", id="i", tx=session), SignalReceipt)
     assert_type(await app.cancel("a", "no", tx=session), StopReceipt)
@@ -104,6 +112,8 @@ def blocking(session: object) -> None:
     assert_type(app.blocking.start(greet, "Ada").result(timeout="1s"), str)
     assert_type(app.blocking.start_many(greet, ["Ada"]), list[BlockingHandle[str]])
     assert_type(app.blocking.start_and_wait(greet, "Ada"), str)
+    assert_type(app.blocking.handle(greet, "a"), BlockingKnownRun[str])
+    assert_type(app.blocking.handle(Alone, "a").result(timeout="1s"), float)
     assert_type(app.blocking.signal(poked), SignalReceipt)
     assert_type(app.blocking.signal(paid, 3), SignalReceipt)
     assert_type(app.blocking.cancel("a"), StopReceipt)

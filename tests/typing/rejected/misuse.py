@@ -112,5 +112,8 @@ async def client(app: Outlast) -> None:
     await app.start(count, Order("7"))  # refused: a step is no workflow
     handle = await app.start(misuse, Order("7"))
     number: int = await handle.result()  # refused: it is a text
+    known: int = await app.handle(misuse, "7").result()  # refused: it is a text
+    app.handle(count, "7")  # refused: a step is no workflow
+    app.handle("misuse", "7")  # refused: the workflow, not its name, says what type the result has
     await app.signal(approve, "yes")  # refused: not a charge
-    print(number)
+    print(number, known)
