@@ -9,6 +9,7 @@ from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, Know
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
 from outlast.engine.definition import Workflow, workflow
+from outlast.engine.plain import BlockingContext
 from outlast.engine.step import Step, step
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import (

@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
-from outlast.engine import signatures
+from outlast.engine import plain, signatures
 from outlast.engine.context import Context
+from outlast.engine.plain import BlockingContext
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
@@ -33,7 +34,7 @@ class Workflow(Generic[I, O]):
         name: str,
         version: int,
         timeout: timedelta | None,
-        function: Callable[..., Coroutine[Any, Any, O]],
+        function: Callable[..., Any],
         *,
         is_method: bool,
         local: Mapping[str, Any] | None,
@@ -42,6 +43,7 @@ class Workflow(Generic[I, O]):
         self.version = version
         self.timeout = timeout
         self.function = function
+        self.is_plain = not signatures.is_awaited(function)
         self.is_bound = not is_method
         self._bound: tuple[object, ...] = ()
         parameters = signatures.positional(function)
@@ -77,7 +79,11 @@ class Workflow(Generic[I, O]):
 
     def begin(self, ctx: Context, value: object) -> Coroutine[Any, Any, O]:
         """Make the coroutine of one run; `value` is its input, if it takes one."""
-        return self.function(*self._bound, ctx, *((value,) if self.has_input else ()))
+        given = (value,) if self.has_input else ()
+        if self.is_plain:
+            return plain.begun(self.function, *self._bound, plain.BlockingContext(ctx), *given)
+        coroutine: Coroutine[Any, Any, O] = self.function(*self._bound, ctx, *given)
+        return coroutine
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name!r} version {self.version}>"
@@ -109,10 +115,24 @@ class RunsAlone(Protocol[O_co]):
     def run(self, ctx: Context, /) -> Coroutine[Any, Any, O_co]: ...
 
 
-AnyWorkflow: TypeAlias = Workflow[I, O] | Runs[I, O] | type[Runs[I, O]]
+class RunsPlainly(Protocol[I_contra, O_co]):
+    """The same with a plain `run`, and an input."""
+
+    def run(self, ctx: BlockingContext, input: I_contra, /) -> O_co: ...
+
+
+class RunsPlainlyAlone(Protocol[O_co]):
+    """The same with a plain `run`, and no input."""
+
+    def run(self, ctx: BlockingContext, /) -> O_co: ...
+
+
+AnyWorkflow: TypeAlias = Workflow[I, O] | Runs[I, O] | type[Runs[I, O]] | RunsPlainly[I, O] | type[RunsPlainly[I, O]]
 """What names a workflow with an input to the verbs: what `@workflow` made of a function, a class or an instance of it."""
 
-AnyWorkflowAlone: TypeAlias = Workflow[None, O] | RunsAlone[O] | type[RunsAlone[O]]
+AnyWorkflowAlone: TypeAlias = (
+    Workflow[None, O] | RunsAlone[O] | type[RunsAlone[O]] | RunsPlainlyAlone[O] | type[RunsPlainlyAlone[O]]
+)
 """The same for a workflow without an input."""
 
 
@@ -124,11 +144,17 @@ class WorkflowDecorator(Protocol):
     @overload
     def __call__(self, code: Callable[[Context], Coroutine[Any, Any, O]], /) -> Workflow[None, O]: ...
     @overload
+    def __call__(self, code: Callable[[BlockingContext, I], O], /) -> Workflow[I, O]: ...
+    @overload
+    def __call__(self, code: Callable[[BlockingContext], O], /) -> Workflow[None, O]: ...
+    @overload
     def __call__(self, code: K, /) -> K: ...
 
 
 def workflow(name: str, *, version: int = 1, timeout: Duration | None = None) -> WorkflowDecorator:
     """Declare a workflow on an `async def (ctx)` or `(ctx, input)`, or on a class with such a `run`.
+
+    It may be a plain `def` too, with a `BlockingContext` (needs `outlast[blocking]`).
 
     name: letters, digits and `. _ : -`; runs are stored under it, so it stays. version: a whole number from 1; a run keeps
     the one it was started with. timeout: how long a run may take from its start until it is stopped and undone; default
@@ -160,9 +186,7 @@ def workflow(name: str, *, version: int = 1, timeout: Duration | None = None) ->
         is_class = isinstance(code, type)
         function = getattr(code, "run", None) if is_class else code
         if is_class and function is None:
-            raise DefinitionError(
-                f"Workflow {name!r} must have an `async def run(self, ctx, ...)`; {code!r} has none."
-            )
+            raise DefinitionError(f"Workflow {name!r} must have an `async def run(self, ctx, ...)`; {code!r} has none.")
         _check(name, function, is_method=is_class)
         run = cast("Callable[..., Coroutine[Any, Any, Any]]", function)
         made = Workflow[Any, Any](name, version, limit, run, is_method=is_class, local=local)
@@ -191,17 +215,29 @@ def _check(name: str, code: object, *, is_method: bool) -> None:
     what = f"Workflow {name!r}"
     if not callable(code):
         raise DefinitionError(f"{what} must be an `async def`, or a class with `async def run`; {code!r} is neither.")
-    if inspect.isasyncgenfunction(code):
+    if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
         raise DefinitionError(f"{what} must return its output; its code yields.")
-    if not inspect.iscoroutinefunction(code):
-        raise DefinitionError(f"{what} must be an `async def`; {signatures.name_of(code)} is not.")
     parameters = signatures.positional(code)[is_method:]
     count = len(parameters)
     extra = signatures.takes_too_much(code)
     if extra is not None or count not in (1, 2):
         takes = f"takes {extra}" if extra is not None else f"takes {count} parameters"
         raise DefinitionError(f"{what} takes a context and at most one input: (ctx) or (ctx, input); this one {takes}.")
-    if count == 2 and signatures.annotation_text(code, parameters[1].name).rpartition(".")[2] == "Context":
+    contexts = [signatures.annotation_text(code, parameter.name).rpartition(".")[2] for parameter in parameters]
+    _check_context(what, code, contexts, parameters[0].name)
+
+
+def _check_context(what: str, code: Callable[..., Any], contexts: list[str], first: str) -> None:
+    is_plain = not signatures.is_awaited(code)
+    if contexts[1:] and contexts[1] in ("Context", "BlockingContext"):
+        raise DefinitionError(f"{what} takes its context first: (ctx: {contexts[1]}, {first}); here it comes second.")
+    if contexts[0] == "Context" and is_plain:
         raise DefinitionError(
-            f"{what} takes its context first: (ctx: Context, {parameters[0].name}); here it comes second."
+            f"{what} must be an `async def`; {signatures.name_of(code)} is not. As a plain `def` it takes a BlockingContext."
         )
+    if contexts[0] == "BlockingContext" and not is_plain:
+        raise DefinitionError(
+            f"{what} is an `async def`, which takes a Context; a BlockingContext is for a plain `def`."
+        )
+    if is_plain:
+        plain.check_installed(what)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from outlast import Context, DefinitionError, InvalidArgument, InvalidDuration, InvalidName, Workflow, step, workflow
+from outlast import (
+    BlockingContext,
+    Context,
+    DefinitionError,
+    InvalidArgument,
+    InvalidDuration,
+    InvalidName,
+    Workflow,
+    step,
+    workflow,
+)
 from outlast.engine.decision import Finished
 from outlast.engine.definition import workflow_of
 from outlast.model.run import Status
@@ -170,6 +180,11 @@ class Later:
 
 
 def plain(ctx: Context) -> None: ...
+def plain_yields(ctx: BlockingContext) -> Iterator[int]:
+    yield 1
+
+
+async def awaits_blocking(ctx: BlockingContext) -> None: ...
 async def no_context() -> None: ...
 async def context_last(number: int, ctx: Context) -> None: ...
 async def two_inputs(ctx: Context, a: int, b: int) -> None: ...
@@ -202,7 +217,9 @@ class NoContext:
         (stars, r"this one takes \*\*rest"),
         (keyword, "this one takes must"),
         (yields, "its code yields"),
-        (lambda ctx: None, "must be an `async def`"),
+        (lambda: None, "this one takes 0 parameters"),
+        (plain_yields, "its code yields"),
+        (awaits_blocking, "takes a Context; a BlockingContext is for a plain `def`"),
         (NoRun, "NoRun.* has none"),
         (PlainRun, "must be an `async def`"),
         (NoContext, "this one takes 0 parameters"),
