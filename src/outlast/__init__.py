@@ -49,6 +49,7 @@ from outlast.errors import (
     WorkflowIOError,
     WrongColour,
 )
+from outlast.model.connections import ConnectionOptions, Credentials
 from outlast.model.ids import RunId
 from outlast.model.journal import Entry, Kind, Phase
 from outlast.model.options import Retry, WorkerOptions
@@ -64,7 +65,9 @@ __all__ = [
     "CompensationFailed",
     "Condition",
     "ConditionNotWon",
+    "ConnectionOptions",
     "Context",
+    "Credentials",
     "DatabaseBusy",
     "DatabaseUnavailable",
     "DefinitionError",

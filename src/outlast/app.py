@@ -20,6 +20,7 @@ from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, workflow_of
 from outlast.errors import DefinitionError, InvalidArgument
+from outlast.model.connections import ConnectionOptions
 from outlast.model.durations import Duration
 from outlast.model.options import Retry, WorkerOptions
 from outlast.model.run import Page, Run, Status, StopReceipt
@@ -33,6 +34,7 @@ O = TypeVar("O")  # noqa: E741
 P = TypeVar("P")
 
 _DEFAULT_RETRY: Final = Retry()
+_CONNECTIONS: Final = ConnectionOptions()
 
 
 class Outlast:
@@ -52,6 +54,7 @@ class Outlast:
     migrate: whether opening brings the tables up to date. Default: yes, unless `OUTLAST_ENV=production` is set, where many
         processes start at once and the deploy migrates.
     clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
+    connections: `ConnectionOptions(...)`: tokens instead of a password, a pooler such as PgBouncer, where to listen.
 
     Wrong arguments are refused here, not when the first run fails at night: DefinitionError for the workflows,
     InvalidArgument for the rest.
@@ -84,9 +87,10 @@ class Outlast:
         schema: str = "outlast",
         migrate: bool | None = None,
         clock: Clock | None = None,
+        connections: ConnectionOptions = _CONNECTIONS,
     ) -> None:
         self._catalog = Catalog(_executable(declared) for declared in workflows)
-        self._database = open_database(database, schema=schema, clock=clock)
+        self._database = open_database(database, schema=schema, clock=clock, connections=connections)
         self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)
         self._calls = Calls(self._database.store, self._catalog)
         self._client = Client(self._access, self._calls)

@@ -18,8 +18,8 @@ from outlast.errors import DatabaseUnavailable, DriverMissing, IsolationRefused
 from outlast.model.ids import RunId, WorkerId
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Batch, Lease, NewSignal, RunFilter
+from outlast.stores.databases import connector
 from outlast.stores.databases import database as database_module
-from outlast.stores.databases import postgresql
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
@@ -237,7 +237,7 @@ async def test_a_database_that_becomes_stricter_later_still_serves(postgres_url:
 
 
 def test_a_missing_driver_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql, "_is_installed", lambda _: False)
+    monkeypatch.setattr(connector, "is_installed", lambda _: False)
     database = open_database("postgresql://nowhere.invalid/x")
 
     with pytest.raises(DriverMissing, match=r"asyncpg.*outlast\[postgres\]"):

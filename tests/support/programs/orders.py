@@ -21,7 +21,7 @@ from outlast import (
     step,
     workflow,
 )
-from outlast.stores.databases import postgresql
+from outlast.stores.databases import connector
 from support.programs.dying import die_at, die_before_statement, freeze_before_statement, point
 from support.programs.ledger import Effect, Ledger
 
@@ -188,8 +188,8 @@ async def begin(
 async def freeze(database: str, ledger: str, version: int, ending: Ending, before: int) -> None:
     """Take an order of this version to its end, but freeze before the n-th statement."""
     # What a frozen process has locked is free again when the server ends its session. Half a second will do here.
-    module: Any = postgresql
-    module.SETTINGS = {**postgresql.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
+    module: Any = connector
+    module.SETTINGS = {**connector.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
     freeze_before_statement(before)
     await finish(database, ledger, {str(version): ending})
 

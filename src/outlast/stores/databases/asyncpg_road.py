@@ -13,10 +13,11 @@ from sqlalchemy import TextClause
 from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
-from outlast.ports.operation import Result, Span, Statement, pump_awaiting
+from outlast.ports.operation import Result, Statement, pump_awaiting
 from outlast.stores.databases.asyncpg_pool import Connect, Pool
 from outlast.stores.databases.compiling import FOR_POSTGRESQL
 from outlast.stores.databases.roads import OutcomeUnknown
+from outlast.stores.databases.wire import BEGIN, OpenTransaction, Wire
 from outlast.stores.dialects.base import Dialect, Trouble
 
 if TYPE_CHECKING:
@@ -25,20 +26,19 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 T = TypeVar("T")
-_BEGIN: Final[dict[Span, str | None]] = {
-    "write": "BEGIN ISOLATION LEVEL READ COMMITTED",
-    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-    "alone": None,
-}
 
 
 class AsyncpgRoad:
-    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads."""
+    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads.
 
-    def __init__(self, dialect: Dialect, connect: Connect, *, limit: int) -> None:
+    It carries psycopg's connections as well, with the wire for them.
+    """
+
+    def __init__(self, dialect: Dialect, connect: Connect, *, limit: int, wire: Wire | None = None) -> None:
         self._dialect = dialect
         self._connect = connect
         self._limit = limit
+        self._wire = ASYNCPG if wire is None else wire
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
@@ -46,10 +46,10 @@ class AsyncpgRoad:
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
         pool = self._pool()
-        transaction: _Transaction | None = None
+        transaction: OpenTransaction | None = None
         try:
             async with asyncio.timeout(timeout):
-                transaction = _Transaction(await pool.take())
+                transaction = OpenTransaction(await pool.take(), self._wire)
                 value = await pump_awaiting(make(), transaction.execute)
                 await transaction.commit()
         except BaseException as error:
@@ -85,7 +85,7 @@ class AsyncpgRoad:
                 pool = self._pools[loop] = Pool(self._connect, self._limit)
             return pool
 
-    async def _clean_up(self, pool: Pool, transaction: _Transaction, error: BaseException) -> None:
+    async def _clean_up(self, pool: Pool, transaction: OpenTransaction, error: BaseException) -> None:
         """Leave no transaction open behind an error: roll back where the connection can be trusted, else end it."""
         connection = transaction.connection
         if not isinstance(error, Exception) or self._is_lost(error) or connection.is_closed():
@@ -104,38 +104,6 @@ class AsyncpgRoad:
         return self._dialect.trouble(error) is Trouble.LOST
 
 
-class _Transaction:
-    """Begins as the op's first statement asks for."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.may_be_committed = False
-        self._begun: Span | None = None
-
-    async def execute(self, statement: Statement) -> Result:
-        if self._begun is None:
-            self._begun = statement.span
-            begin = _BEGIN[statement.span]
-            if begin is None:
-                self.may_be_committed = True
-            else:
-                await self.connection.execute(begin)
-        return await execute(self.connection, statement)
-
-    async def commit(self) -> None:
-        if self._is_open:
-            self.may_be_committed = True
-            await self.connection.execute("COMMIT")
-
-    async def roll_back(self) -> None:
-        if self._is_open:
-            await self.connection.execute("ROLLBACK")
-
-    @property
-    def _is_open(self) -> bool:
-        return self._begun in ("write", "read")
-
-
 async def execute(connection: Connection, statement: Statement) -> Result:
     """Execute one statement on a raw connection, ours or a caller's."""
     compiled = FOR_POSTGRESQL.compiled(statement.sql)
@@ -148,6 +116,9 @@ async def execute(connection: Connection, statement: Statement) -> Result:
         rows: list[Any] = await connection.fetch(compiled.text, *arguments)
         return Result(rows)
     return Result(affected=_affected(await connection.execute(compiled.text, *arguments)))
+
+
+ASYNCPG: Final = Wire(execute, BEGIN)
 
 
 def _affected(status: str) -> int:

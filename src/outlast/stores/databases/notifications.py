@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, TypeAlias
 
 from outlast.ports.database import Notice
-from outlast.stores.databases.asyncpg_pool import Connect
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    Connection = asyncpg.Connection[asyncpg.Record]
 
 _log = logging.getLogger("outlast.database")
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 5.0
+
+Ear: TypeAlias = Callable[[str, Notice], AbstractAsyncContextManager[Callable[[], Awaitable[object]]]]
+"""Connects and listens to a channel; entered once it does, for a function whose result is awaited until it is cut off."""
 
 
 class Notifications:
@@ -27,8 +25,8 @@ class Notifications:
     What was said while the connection was away is lost, so after each return it calls "ready" and "stop" itself.
     """
 
-    def __init__(self, connect: Connect, channel: str) -> None:
-        self._connect = connect
+    def __init__(self, ear: Ear, channel: str) -> None:
+        self._ear = ear
         self._channel = channel
         self._task: asyncio.Task[None] | None = None
 
@@ -53,18 +51,13 @@ class Notifications:
         is_return = False
         while True:
             try:
-                connection = await self._connect()
-                try:
-                    lost = asyncio.Event()
-                    await self._add(connection, notice, lost)
+                async with self._ear(self._channel, notice) as until_lost:
                     listening()
                     if is_return:
                         notice("ready")
                         notice("stop")
                     is_return, delay = True, _FIRST_DELAY
-                    await lost.wait()
-                finally:
-                    connection.terminate()
+                    await until_lost()
             except Exception as error:  # noqa: BLE001 - whatever it is, the poll finds work and listening is tried again
                 _log.info(
                     "Not listening for wake-ups: %s: %s; trying again in %.2f s.", type(error).__name__, error, delay
@@ -73,6 +66,46 @@ class Notifications:
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
 
-    async def _add(self, connection: Connection, notice: Notice, lost: asyncio.Event) -> None:
-        connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(self._channel, lambda _connection, _pid, _channel, payload: notice(str(payload)))
+
+def asyncpg_ear(connect: Callable[[], Awaitable[Any]]) -> Ear:
+    """Return how asyncpg listens: it calls back as it reads."""
+
+    @asynccontextmanager
+    async def listening(channel: str, notice: Notice) -> AsyncGenerator[Callable[[], Awaitable[object]]]:
+        connection = await connect()
+        try:
+            lost = asyncio.Event()
+
+            def end(_connection: object) -> None:
+                lost.set()
+
+            def hear(_connection: object, _pid: int, _channel: str, said: object) -> None:
+                notice(str(said))
+
+            connection.add_termination_listener(end)
+            await connection.add_listener(channel, hear)
+            yield lost.wait
+        finally:
+            connection.terminate()
+
+    return listening
+
+
+def psycopg_ear(connect: Callable[[], Awaitable[Any]]) -> Ear:
+    """Return how psycopg listens: somebody has to read."""
+
+    @asynccontextmanager
+    async def listening(channel: str, notice: Notice) -> AsyncGenerator[Callable[[], Awaitable[object]]]:
+        connection = await connect()
+
+        async def read() -> None:
+            async for said in connection.notifies():
+                notice(said.payload)
+
+        try:
+            await connection.execute(f'LISTEN "{channel}"')
+            yield read
+        finally:
+            connection.terminate()
+
+    return listening

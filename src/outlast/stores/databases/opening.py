@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from sqlalchemy import Engine
 
 from outlast.errors import InvalidArgument
+from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.loaded import is_a
@@ -17,31 +18,44 @@ from outlast.stores.databases.urls import PostgresTarget, SQLiteTarget, installa
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+_USUAL: Final = ConnectionOptions()
 
-def open_database(target: object, *, schema: str = "outlast", clock: Clock | None = None) -> SqlDatabase:
+
+def open_database(
+    target: object,
+    *,
+    schema: str = "outlast",
+    clock: Clock | None = None,
+    connections: ConnectionOptions = _USUAL,
+) -> SqlDatabase:
     """Return the database; nothing is connected yet, so this may run at import.
 
     `target` is a URL, an SQLAlchemy Engine or an AsyncEngine. `schema` names the schema on PostgreSQL, the tables' prefix
-    on SQLite. `clock` replaces the database's clock everywhere.
+    on SQLite. `clock` replaces the database's clock everywhere. `connections` says how connections of ours are made.
     """
     recognised = _target(target)
-    database = _database(recognised, installation_name(schema), clock)
+    database = _database(recognised, installation_name(schema), clock, connections)
     database.place = _place(recognised)
     return database
 
 
 def _database(
-    target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine, name: str, clock: Clock | None
+    target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine,
+    name: str,
+    clock: Clock | None,
+    connections: ConnectionOptions,
 ) -> SqlDatabase:
     match target:
         case SQLiteTarget(path):
+            if connections != _USUAL:
+                raise InvalidArgument("connections= is about a database server; SQLite has files. Leave it out.")
             return sqlite_database(path, prefix=name, clock=clock)
         case PostgresTarget(url):
-            return postgres_database(url, schema=name, clock=clock)
+            return postgres_database(url, connections, schema=name, clock=clock)
         case Engine() as engine:
-            return engine_database(engine, schema=name, clock=clock)
+            return engine_database(engine, connections, schema=name, clock=clock)
         case engine:
-            return async_engine_database(engine, schema=name, clock=clock)
+            return async_engine_database(engine, connections, schema=name, clock=clock)
 
 
 def _place(target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine) -> str:

@@ -1,0 +1,159 @@
+"""PostgreSQL through psycopg alone, awaiting: a whole store without asyncpg."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from outlast import Context, DriverMissing, Outlast, WorkerOptions, workflow
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.operation import Op, Statement
+from outlast.stores.databases import connector
+from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.opening import open_database
+from outlast.testing.contract.desk import new_run
+from outlast.testing.store_contract import Case
+from support.every_statement import EVERY_STATEMENT
+from support.probing import until
+from support.tcp_proxy import TcpProxy
+
+
+@workflow("greet")
+async def greet(ctx: Context, name: str) -> str:
+    return f"Hello, {name}"
+
+
+@pytest.fixture
+def psycopg_url(postgres_url: str) -> str:
+    return with_psycopg(postgres_url)
+
+
+def with_psycopg(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[SqlDatabase]:
+    database = open_database(url)
+    await database.open()
+    await database.migrate()
+    yield database
+    await database.close()
+
+
+@pytest.mark.parametrize("case", EVERY_STATEMENT, ids=str)
+def test_psycopg_carries_every_statement(case: Case, psycopg_url: str) -> None:
+    case.check(lambda clock: open_database(psycopg_url, clock=clock), "awaiting")
+
+
+async def test_a_worker_hears_of_work_through_psycopg(psycopg_url: str) -> None:
+    """Its own look is an hour away, and the run comes from another app: only the notice can have brought it."""
+    async with (
+        Outlast(psycopg_url, workflows=[greet], worker=WorkerOptions(poll="1h")),
+        Outlast(psycopg_url, workflows=[greet], worker=False) as client,
+    ):
+        assert await client.start_and_wait(greet, "Ada", timeout="20s") == "Hello, Ada"
+
+
+async def test_listening_comes_back_after_its_connection_broke(psycopg_url: str) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    async with opened(psycopg_url) as listening:
+        await listening.listen(heard.put_nowait)
+        with psycopg.connect(psycopg_url.replace("+psycopg", ""), autocommit=True) as admin:
+            admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where query like 'LISTEN%'")
+            assert {await heard.get(), await heard.get()} == {"ready", "stop"}
+
+        await listening.run(lambda: listening.store.start([new_run("r")]))
+        assert await heard.get() == "ready"
+
+
+async def test_no_call_needs_a_thread(psycopg_url: str) -> None:
+    async with opened(psycopg_url) as database:
+        before = threading.active_count()
+
+        await asyncio.gather(*(database.run(lambda n=n: database.store.start([new_run(f"r{n}")])) for n in range(50)))
+
+        assert threading.active_count() == before
+
+
+async def test_a_cancelled_caller_leaves_no_transaction_open(psycopg_url: str) -> None:
+    reached = asyncio.Event()
+
+    def hanging() -> Op[None]:
+        yield Statement(text("select 1"))
+        reached.set()
+        yield Statement(text("select pg_sleep(60)"))
+
+    async with opened(psycopg_url) as database:
+        caller = asyncio.ensure_future(database.run(hanging))
+        await reached.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+
+        with psycopg.connect(psycopg_url.replace("+psycopg", ""), autocommit=True) as monitor:
+            open_transactions = (
+                "select 1 from pg_stat_activity where datname = current_database() and xact_start is not null "
+                "and pid <> pg_backend_pid()"
+            )
+            await asyncio.to_thread(until, lambda: monitor.execute(open_transactions).fetchone() is None, "its end")
+        assert (await database.run(lambda: database.store.start([new_run("r")])))[0].created
+
+
+@pytest.mark.time_limit(8)
+async def test_a_link_that_carries_nothing_more_is_given_up_when_patience_ends(
+    postgres_url: str, postgres_proxy: TcpProxy
+) -> None:
+    """psycopg by itself would go on for ten seconds: it tells the server first, and waits for what becomes of that."""
+    async with opened(with_psycopg(postgres_proxy.url(postgres_url))) as database:
+        postgres_proxy.stall()
+
+        with pytest.raises(DatabaseUnavailable):
+            await database.run(lambda: database.store.start([new_run("r")]), patience=0.3)
+        postgres_proxy.let_through()
+
+        assert (await database.run(lambda: database.store.start([new_run("s")])))[0].created
+
+
+async def test_a_statement_is_prepared_once_whatever_its_numbers_are(psycopg_url: str) -> None:
+    """psycopg names the type of a number by its size, and prepares a statement for each."""
+    numbers = text("select cast(:number as bigint)")
+
+    def op() -> Op[int]:
+        for number in (1, 40_000, 5_000_000_000):
+            yield Statement(numbers, {"number": number})
+        found = yield Statement(
+            text("select count(*) from pg_prepared_statements where statement like 'select cast(%'")
+        )
+        count: int = found.rows[0][0]
+        return count
+
+    async with opened(psycopg_url) as database:
+        assert await database.run(op) == 1
+
+
+async def test_the_driver_is_the_one_that_is_named_else_the_one_that_is_there(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def driver(url: str) -> object:
+        def op() -> Op[object]:
+            found = yield Statement(text("select count(*) from pg_prepared_statements where name like '\\_pg3%'"))
+            again = yield Statement(text("select count(*) from pg_prepared_statements where name like '\\_pg3%'"))
+            return (found.rows, again.rows)
+
+        async with opened(url) as database:
+            return "psycopg" if await database.run(op) != ([(0,)], [(0,)]) else "asyncpg"
+
+    assert await driver(postgres_url) == "asyncpg"
+    assert await driver(with_psycopg(postgres_url)) == "psycopg"
+
+    monkeypatch.setattr(connector, "is_installed", lambda name: name == "psycopg")
+    assert await driver(postgres_url) == "psycopg"
+    with pytest.raises(DriverMissing, match=r"outlast\[postgres\]"):
+        await driver(postgres_url.replace("postgresql://", "postgresql+asyncpg://"))
