@@ -38,7 +38,7 @@ class EntryView:
     name: str
     kind: str
     phase: str
-    attempts: int
+    attempts: int | None
     recorded_at: datetime
 
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from outlast.client.catalog import Catalog
+from outlast.client.entries import entry_views
 from outlast.errors import OutlastError
 from outlast.model.failures import decode_failure
-from outlast.model.journal import Entry, entries
+from outlast.model.journal import Entry
 from outlast.model.run import Run
 from outlast.model.times import to_datetime
 from outlast.model.values import Shape, shape_of
@@ -82,7 +83,7 @@ def _time(at: int | None, place: str, unreadable: dict[str, str]) -> datetime | 
 
 def _journal_view(details: RunDetails, unreadable: dict[str, str]) -> tuple[Entry, ...]:
     try:
-        return entries(details.journal)
+        return entry_views(details.journal, lambda text, place: _read(text, PLAIN, place, unreadable), unreadable)
     except (OverflowError, ValueError) as error:
         # The same.
         unreadable["journal"] = str(error)

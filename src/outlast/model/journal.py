@@ -19,9 +19,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
+from outlast.errors import Failure
 from outlast.model.times import to_datetime
 
 
@@ -75,15 +77,24 @@ class Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What the journal says under one name: `attempts` counts recorded attempts, `due_at` is a deadline or the time of
-    the next attempt, `payload` the stored text of the result or of the error."""
+    """What the journal says under one name.
+
+    attempts: how many of a step or a compensation are recorded; None for what is not attempted.
+    due_at: a deadline, or the time of the next attempt.
+    result: what a step returned, a signal brought, a clock or a random number gave. Of the classes that the stored text
+        names, otherwise plain: what a step's code declares is not known here. None while there is none.
+    failure: why an attempt failed or a run is stopped; of the last attempt, also while the next one is awaited.
+    payload: the text of either as it is stored, in a form of its own for each kind.
+    """
 
     position: int
     name: str
     kind: Kind
     phase: Phase
-    attempts: int
+    attempts: int | None
     due_at: datetime | None
+    result: object = None
+    failure: Failure | None = None
     payload: str | None
     recorded_at: datetime
 
@@ -98,9 +109,18 @@ def entries(records: Iterable[Record]) -> tuple[Entry, ...]:
             name=record.name,
             kind=record.kind,
             phase=record.phase,
-            attempts=max(record.attempt, before.attempts if before else 0),
+            attempts=_attempts(record, before),
             due_at=None if record.due_at is None else to_datetime(record.due_at),
             payload=record.payload,
             recorded_at=to_datetime(record.recorded_at),
         )
     return tuple(folded.values())
+
+
+def _attempts(record: Record, before: Entry | None) -> int | None:
+    if record.kind not in _ATTEMPTED:
+        return None
+    return max(record.attempt, (before.attempts if before else None) or 0)
+
+
+_ATTEMPTED: Final = frozenset({Kind.STEP, Kind.COMPENSATION})
