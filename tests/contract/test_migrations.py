@@ -159,7 +159,7 @@ async def test_a_schema_that_is_ahead_is_served(shared_database_url: str, engine
 async def test_a_migration_that_fails_leaves_nothing_of_itself(
     shared_database_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = Migration(2, "broken", _broken)
+    broken = Migration(2, "broken", _broken, lambda name: _broken(name, schemas=False))
     monkeypatch.setattr(runner, "MIGRATIONS", (*MIGRATIONS, broken))
     monkeypatch.setattr(runner, "LATEST", 2)
     database = open_database(shared_database_url)

@@ -17,6 +17,7 @@ from outlast.testing.store_contract import Case, store_contract
 from support.every_statement import EVERY_STATEMENT
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("colour", ["awaiting", "blocking"])
 @pytest.mark.parametrize("case", store_contract, ids=str)
 def test_every_store_keeps_the_contract_in_both_colours(case: Case, colour: Colour, database_url: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Params: TypeAlias = Mapping[str, object]
-Span: TypeAlias = Literal["write", "read", "alone"]
+Span: TypeAlias = Literal["write", "read", "alone", "session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Statement:
 
     `span` counts on an op's first statement and says what the op needs around it when no caller's transaction is there:
     "write" a transaction; "read" one snapshot for several statements that write nothing; "alone" nothing, because the op
-    is this one statement, atomic by itself (should another follow, it is on its own too).
+    is this one statement, atomic by itself (should another follow, it is on its own too); "session" a connection that ends
+    with the op, on which each statement commits by itself.
     """
 
     sql: Any

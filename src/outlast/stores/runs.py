@@ -89,14 +89,16 @@ def _request_stop(basis: Basis) -> Update:
     return (
         update(runs)
         .where(runs.c.id == bindparam("run_id", type_=Text), or_(cancel, terminate))
-        .values(
-            stop_kind=kind,
-            stop_reason=bindparam("reason", type_=Text),
-            stop_at=now,
-            stop_unseen=1,
-            ready=case((runs.c.owner.is_(None), 1), else_=runs.c.ready),
-            due_at=case((parked, now), else_=runs.c.due_at),
-            updated_at=now,
+        # In this order: MySQL sets one column after the other, and looks at what it has set. Held by
+        # tests/unit/stores/test_statements.py.
+        .ordered_values(
+            ("stop_kind", kind),
+            ("stop_reason", bindparam("reason", type_=Text)),
+            ("stop_at", now),
+            ("stop_unseen", 1),
+            ("due_at", case((parked, now), else_=runs.c.due_at)),
+            ("ready", case((runs.c.owner.is_(None), 1), else_=runs.c.ready)),
+            ("updated_at", now),
         )
     )
 

@@ -64,6 +64,9 @@ class Workers:
             .where(workers.c.lease_until <= now, workers.c.id != bindparam("spared", type_=Text))
             .order_by(workers.c.id)
         )
+        # Who locks without looking first waits on MySQL for each row that is read, those of the living with it.
+        self._late: Query = over
+        over = over.where(dialect.is_among(workers.c.id, "late"))
         self._over: Query = over.with_for_update()
         self._over_and_free: Query = over.with_for_update(skip_locked=True)
         self._forget: Delete = delete(workers).where(dialect.is_among(workers.c.id, "owners"))
@@ -114,8 +117,8 @@ class Workers:
         # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next
         # one finds no row. A worker that renewed meanwhile no longer matches and is left out. On SQLite the transaction
         # itself excludes others. Held by tests/race/test_fence.py.
-        over = yield Statement(self._over if waits else self._over_and_free, {"spared": sparing or ""})
-        ended = [row[0] for row in over.rows]
+        late = yield Statement(self._late, {"spared": sparing or ""})
+        ended = (yield from self._lock_over(late.rows, sparing, waits=waits)) if late.rows else []
         if ended:
             yield Statement(self._forget, {"owners": self._basis.dialect.listed(ended)})
         # Owners are named, not "whoever has no row": a run may change hands while its row's lock is waited for, and its
@@ -124,6 +127,11 @@ class Workers:
         owners = sorted({*ended, *(row[0] for row in orphans.rows)})
         # A run that is left is found by a later call, which sees that its owner has no row.
         return (yield from self._give(owners, lapses=1, waits=waits)) if owners else 0
+
+    def _lock_over(self, late: Sequence[Sequence[Any]], sparing: WorkerId | None, *, waits: bool) -> Op[list[str]]:
+        params = {"spared": sparing or "", "late": self._basis.dialect.listed(row[0] for row in late)}
+        over = yield Statement(self._over if waits else self._over_and_free, params)
+        return [row[0] for row in over.rows]
 
     def _give(self, owners: Sequence[str], *, lapses: int, held: Sequence[RunId] = (), waits: bool = True) -> Op[int]:
         """Make the owners' runs claimable, but for those in `held`."""

@@ -57,9 +57,9 @@ def test_starts_go_by_id_row_by_row_too() -> None:
     store = SqlStore(make_basis("outlast", SQLite, None))
     found = [(name, "work", 1, "1", "pending", 0) for name in NAMES]
 
-    made = _statements(store.start([new_run(name) for name in NAMES]), *([()] * len(NAMES)), found)
+    made = _statements(store.start([new_run(name) for name in NAMES]), [(0,)], *([()] * len(NAMES)), found)
 
-    assert [_arrays(statement)["id"] for statement in made[: len(NAMES)]] == sorted(NAMES)
+    assert [_arrays(statement)["id"] for statement in made[1 : len(NAMES) + 1]] == sorted(NAMES)
 
 
 def test_a_flush_goes_by_id(postgresql: SqlStore) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from sqlalchemy import BigInteger, Integer, bindparam, literal_column, select
+from sqlalchemy import BigInteger, Integer, Update, bindparam, literal_column, select
 from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from outlast.stores.basis import make_basis
 from outlast.stores.databases.compiling import Compiler
+from outlast.stores.databases.mysql_statements import FOR_MYSQL
+from outlast.stores.dialects.mysql import MySQL, topic_slot
 from outlast.stores.dialects.postgresql import PostgreSQL, advisory_key, channel
 from outlast.stores.dialects.sqlite import SQLite
+from outlast.stores.sql import SqlStore
 from outlast.stores.tables import make_tables
 from outlast.testing import ManualClock
 
@@ -78,6 +83,33 @@ def test_installations_share_neither_channels_nor_locks() -> None:
     assert PostgreSQL().topic_locks(mine, ["t"], shared=False) != PostgreSQL().topic_locks(yours, ["t"], shared=False)
 
 
+def _updates() -> list[Update]:
+    """Every update of the store in the form for databases without arrays."""
+    store = SqlStore(make_basis("outlast", MySQL, None))
+    parts = [part for part in vars(store).values() if hasattr(part, "__dict__")]
+    return [value for part in parts for value in vars(part).values() if isinstance(value, Update)]
+
+
+def test_no_update_looks_at_a_column_that_it_has_set_before() -> None:
+    """MySQL sets one column after the other, and an expression sees those that were set; elsewhere it sees the old row."""
+    updates = _updates()
+    assert len(updates) >= 7
+
+    for sql in updates:
+        text = FOR_MYSQL.compiled(sql).text
+        assignments = re.split(r", (?=(?:`?\w+`?\.)?\w+=)", text.partition(" SET ")[2].rpartition(" WHERE ")[0])
+        done: list[str] = []
+        for assignment in assignments:
+            name, _, expression = assignment.partition("=")
+            assert not [before for before in done if re.search(rf"\b{before}\b", expression)], text
+            done.append(name.rpartition(".")[2].strip("`"))
+
+
+def test_a_list_without_members_is_one_for_mysql_too() -> None:
+    assert MySQL().listed([]) == ("",)
+    assert MySQL().listed(["a", "b"]) == ("a", "b")
+
+
 def test_topic_locks_are_taken_once_each_and_in_one_order() -> None:
     tables = make_tables("mine", schemas=True)
     first = PostgreSQL().topic_locks(tables, ["a", "b", "c", "a"], shared=False)
@@ -92,3 +124,4 @@ def test_a_lock_key_is_the_same_in_every_process() -> None:
     assert -(2**63) <= advisory_key("x") < 2**63
     # A key that changed with a release would let an old and a new process pass each other.
     assert advisory_key("outlast:migrations") == 4574491606565441465
+    assert topic_slot("order.paid") == 3981

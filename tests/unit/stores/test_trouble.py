@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+from types import ModuleType
 
+import asyncmy.errors
 import asyncpg
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy.exc import DBAPIError
 
 from outlast.errors import LeaseLost
 from outlast.stores.dialects.base import Trouble
+from outlast.stores.dialects.mysql import MySQL
+from outlast.stores.dialects.mysql import refused_for_good as refused_by_mysql
 from outlast.stores.dialects.postgresql import PostgreSQL, refused_for_good
 from outlast.stores.dialects.sqlite import SQLite
 
@@ -58,6 +63,53 @@ def _sqlite(code: int) -> sqlite3.OperationalError:
 def test_postgresql_tells_trouble_from_errors(error: Exception, trouble: Trouble | None) -> None:
     assert PostgreSQL().trouble(error) is trouble
     assert PostgreSQL().trouble(_wrapped(error)) is trouble
+
+
+@pytest.mark.parametrize("errors", [pymysql.err, asyncmy.errors], ids=["pymysql", "asyncmy"])
+@pytest.mark.parametrize(
+    "code, trouble",
+    [
+        (1213, BUSY),  # deadlock
+        (1317, BUSY),  # query killed
+        (1020, BUSY),  # changed since the snapshot
+        (1205, HELD),  # lock wait timeout
+        (1040, LOST),  # too many connections
+        (1053, LOST),  # shutdown
+        (1290, LOST),  # read-only by now
+        (1927, LOST),  # connection killed, on MariaDB
+        (2003, LOST),  # refused
+        (2006, LOST),  # gone away
+        (2013, LOST),  # lost during the query
+        (4031, LOST),  # idle for too long
+        (1062, None),  # duplicate key
+        (1064, None),  # syntax
+        (1045, None),  # wrong password
+        (1406, None),  # too long
+    ],
+)
+def test_mysql_tells_trouble_from_errors(errors: ModuleType, code: int, trouble: Trouble | None) -> None:
+    error = errors.OperationalError(code, "it went wrong")
+
+    assert MySQL().trouble(error) is trouble
+    assert MySQL().trouble(_wrapped(error)) is trouble
+
+
+def test_a_connection_to_mysql_that_was_closed_here_is_lost() -> None:
+    assert MySQL().trouble(pymysql.InterfaceError(0, "")) is LOST
+    assert MySQL().trouble(ConnectionResetError()) is LOST
+    assert MySQL().trouble(ValueError(1213)) is None
+
+
+@pytest.mark.parametrize(
+    "code, told", [(1045, "Access denied"), (1049, "Access denied"), (2003, None), (1040, None), (1062, None)]
+)
+def test_mysqls_refusal_for_good_is_told_from_one_that_may_come(code: int, told: str | None) -> None:
+    error = pymysql.OperationalError(code, "Access denied")
+
+    refusal = MySQL().refusal(_wrapped(error))
+
+    assert refusal == refused_by_mysql(error)
+    assert refusal is None if told is None else refusal is not None and told in refusal
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 from sqlalchemy import create_engine
 
 from outlast.errors import InvalidArgument, InvalidName
+from outlast.stores.databases.mysql import tls_context
 from outlast.stores.databases.opening import open_database
-from outlast.stores.databases.urls import PostgresTarget, SQLiteTarget, installation_name, parse_url
+from outlast.stores.databases.urls import MySQLTarget, PostgresTarget, SQLiteTarget, installation_name, parse_url
 
 
 @pytest.mark.parametrize(
@@ -38,9 +41,52 @@ def test_a_postgresql_url_may_name_either_driver_or_none(scheme: str) -> None:
     assert (target.url.username, target.url.password) == ("me", "secret")
 
 
+@pytest.mark.parametrize("name", ["mysql", "mariadb"])
+@pytest.mark.parametrize("driver", ["", "+asyncmy", "+aiomysql", "+pymysql", "+mysqldb"])
+def test_a_mysql_url_may_name_any_driver_or_none(name: str, driver: str) -> None:
+    target = parse_url(f"{name}{driver}://me:secret@db.example:3307/shop?ssl_ca=ca.pem")
+
+    assert isinstance(target, MySQLTarget)
+    assert (target.url.host, target.url.port, target.url.database) == ("db.example", 3307, "shop")
+
+
+def test_an_option_of_a_mysql_url_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InvalidArgument, match=r"'ssl_caa'.*ssl_ca,"):
+        open_database("mysql://me@h/shop?ssl_caa=ca.pem")
+
+
+@pytest.mark.parametrize(
+    "options, checks",
+    [
+        ({}, None),
+        ({"ssl": "false"}, None),
+        ({"ssl": "true", "ssl_disabled": "true"}, None),
+        ({"charset": "utf8mb4"}, None),
+        ({"ssl": "true"}, (ssl.CERT_NONE, False)),
+        ({"ssl_verify_cert": "true"}, (ssl.CERT_REQUIRED, False)),
+        ({"ssl_check_hostname": "true"}, (ssl.CERT_REQUIRED, True)),
+    ],
+    ids=str,
+)
+def test_the_tls_options_of_a_mysql_url_say_what_is_checked(
+    options: dict[str, str], checks: tuple[ssl.VerifyMode, bool] | None
+) -> None:
+    context = tls_context(options)
+
+    assert (context and (context.verify_mode, context.check_hostname)) == checks
+
+
 @pytest.mark.parametrize(
     "url",
-    ["", "shop.db", "mysql://me@h/shop", "mssql+pyodbc://h", "sqlite://host/shop.db", "sqlite:///x?mode=ro", "://"],
+    [
+        "",
+        "shop.db",
+        "mysql+odbc://me@h/shop",
+        "mssql+pyodbc://h",
+        "sqlite://host/shop.db",
+        "sqlite:///x?mode=ro",
+        "://",
+    ],
 )
 def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
     with pytest.raises(InvalidArgument, match=r"sqlite|SQLite"):
@@ -66,18 +112,19 @@ def test_an_engine_on_sqlite_in_memory_is_refused() -> None:
 
 
 def test_an_engine_on_an_unknown_database_is_refused() -> None:
-    engine = create_engine("mysql+pymysql://h/d", module=_Driver())
+    engine = create_engine("mssql+pyodbc://h/d", module=_Driver())
 
-    with pytest.raises(InvalidArgument, match="no store for mysql"):
+    with pytest.raises(InvalidArgument, match="no store for mssql"):
         open_database(engine)
 
 
 class _Driver:
     """Enough of a driver for an engine that never connects."""
 
-    paramstyle = "format"
+    paramstyle = "qmark"
+    version = "4.0"
+    Cursor = object
     __version__ = "1.0"
-    VERSION = (1, 0)
     version_info = (1, 0)
 
 

@@ -1,13 +1,11 @@
-"""Connections of one event loop: raw asyncpg, held open, used last in, first out."""
+"""Connections of one event loop: raw asyncpg."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from outlast.errors import DatabaseUnavailable
+from outlast.stores.databases.held_pool import HeldPool
 
 if TYPE_CHECKING:
     import asyncpg
@@ -17,65 +15,5 @@ if TYPE_CHECKING:
 Connect = Callable[[], "Awaitable[Connection]"]
 
 
-class Pool:
-    """At most `limit` connections. Nothing is sent to a connection between two uses: each use leaves it clean.
-
-    It closes with its loop, also when nobody closes it: the loop ends the asynchronous generators it has seen.
-    """
-
-    def __init__(self, connect: Connect, limit: int) -> None:
-        self._connect = connect
-        self._room = asyncio.Semaphore(limit)
-        self._idle: list[Connection] = []
-        self._is_closed = False
-        self._end: AsyncGenerator[None, None] | None = None
-
-    async def take(self) -> Connection:
-        """Return a connection of the caller's own, to be given back or dropped."""
-        if self._end is None:
-            self._end = self._closed_with_loop()
-            await anext(self._end)
-        await self._room.acquire()
-        try:
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.is_closed():
-                    return connection
-            if self._is_closed:
-                raise DatabaseUnavailable("The database was closed.")
-            return await self._connect()
-        except BaseException:
-            self._room.release()
-            raise
-
-    def give(self, connection: Connection) -> None:
-        """Take back a connection that has no transaction open."""
-        if self._is_closed:
-            connection.terminate()
-        else:
-            self._idle.append(connection)
-        self._room.release()
-
-    def drop(self, connection: Connection) -> None:
-        """Take back a connection that nothing is known about any more; the server rolls back what was open."""
-        connection.terminate()
-        self._room.release()
-
-    def drop_idle(self) -> None:
-        """Forget the connections that wait for use: one was found broken, so they probably are too."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.terminate()
-
-    async def close(self) -> None:
-        self._is_closed = True
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            with contextlib.suppress(Exception):
-                await connection.close(timeout=2)
-
-    async def _closed_with_loop(self) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            await self.close()
+class Pool(HeldPool["Connection"]):
+    """Of asyncpg's connections as they are: their own statements' cache is what makes them fast."""

@@ -11,13 +11,22 @@ from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.loaded import is_a
+from outlast.stores.databases.mysql import mysql_async_engine_database, mysql_database, mysql_engine_database
 from outlast.stores.databases.postgresql import async_engine_database, engine_database, postgres_database
 from outlast.stores.databases.sqlite import sqlite_database
-from outlast.stores.databases.urls import PostgresTarget, SQLiteTarget, installation_name, parse_url, sqlite_target
+from outlast.stores.databases.urls import (
+    MySQLTarget,
+    PostgresTarget,
+    SQLiteTarget,
+    installation_name,
+    parse_url,
+    sqlite_target,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+_MYSQL: Final = frozenset({"mysql", "mariadb"})
 _USUAL: Final = ConnectionOptions()
 
 
@@ -40,7 +49,7 @@ def open_database(
 
 
 def _database(
-    target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine,
+    target: SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine,
     name: str,
     clock: Clock | None,
     connections: ConnectionOptions,
@@ -52,29 +61,37 @@ def _database(
             return sqlite_database(path, prefix=name, clock=clock)
         case PostgresTarget(url):
             return postgres_database(url, connections, schema=name, clock=clock)
+        case MySQLTarget(url):
+            return mysql_database(url, connections, prefix=name, clock=clock)
+        case Engine() as engine if engine.dialect.name in _MYSQL:
+            return mysql_engine_database(engine, prefix=name, clock=clock)
         case Engine() as engine:
             return engine_database(engine, connections, schema=name, clock=clock)
+        case engine if engine.dialect.name in _MYSQL:
+            return mysql_async_engine_database(engine, connections, prefix=name, clock=clock)
         case engine:
             return async_engine_database(engine, connections, schema=name, clock=clock)
 
 
-def _place(target: SQLiteTarget | PostgresTarget | Engine | AsyncEngine) -> str:
+def _place(target: SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine) -> str:
     """Return what to call it in messages: no password, and no options, which may hold one."""
     if isinstance(target, SQLiteTarget):
         return f"sqlite:///{target.path or ''}"
     return target.url.set(query={}).render_as_string(hide_password=True)
 
 
-def _target(target: object) -> SQLiteTarget | PostgresTarget | Engine | AsyncEngine:
+def _target(target: object) -> SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine:
     # SQLAlchemy's asyncio module asks for greenlet; whoever has no such engine needs neither.
     if not isinstance(target, Engine) and not is_a(target, "sqlalchemy.ext.asyncio", "AsyncEngine"):
         return parse_url(target)
     engine = cast("Engine | AsyncEngine", target)
     kind = engine.dialect.name
-    if kind == "postgresql":
+    if kind == "postgresql" or kind in _MYSQL:
         return engine
     if kind != "sqlite":
-        raise InvalidArgument(f"outlast has no store for {kind} databases; it has for PostgreSQL and SQLite.")
+        raise InvalidArgument(
+            f"outlast has no store for {kind} databases; it has for PostgreSQL, MySQL, MariaDB and SQLite."
+        )
     file = sqlite_target(engine.url)
     if file.path is None:
         raise InvalidArgument(

@@ -13,13 +13,13 @@ from outlast.stores.databases.asyncpg_road import AsyncpgRoad
 from outlast.stores.databases.connector import CONNECTIONS, LIMITED, Connector, is_installed, setting
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
-from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, OnThreads
+from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
 from outlast.stores.dialects.postgresql import PostgreSQL, channel
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-LIMITS: Final = setting(LIMITED)
+LIMITS: Final = Limits(begin=setting(LIMITED))
 """The same limits on connections of the application's, for one transaction."""
 
 
@@ -36,7 +36,7 @@ def connected_database(connector: Connector, *, schema: str, clock: Clock | None
         return SqlDatabase(
             basis,
             AsyncpgRoad(basis.dialect, connector.connect, limit=limit, wire=connector.wire),
-            EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=connector.limits),
+            EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector)),
             listener=_notifications(basis, connector),
             separate=lambda: over(limit=2),
         )
@@ -54,8 +54,8 @@ def async_engine_database(
     def over() -> SqlDatabase:
         return SqlDatabase(
             basis,
-            AsyncEngineRoad(basis.dialect, engine, limits=connector.limits or LIMITS),
-            EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=connector.limits),
+            AsyncEngineRoad(basis.dialect, engine, limits=_limits(connector) or LIMITS),
+            EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector)),
             listener=_notifications(basis, connector),
             # Another loop cannot use the engine.
             separate=lambda: connected_database(connector, schema=schema, clock=clock),
@@ -70,10 +70,15 @@ def engine_database(engine: Engine, options: ConnectionOptions, *, schema: str, 
     connector = Connector(engine.url, options)
 
     def over() -> SqlDatabase:
-        road = EngineRoad(basis.dialect, lambda: engine, disposes=False, limits=connector.limits or LIMITS)
+        road = EngineRoad(basis.dialect, lambda: engine, disposes=False, limits=_limits(connector) or LIMITS)
         return SqlDatabase(basis, OnThreads(road), road, listener=_notifications(basis, connector), separate=over)
 
     return over()
+
+
+def _limits(connector: Connector) -> Limits | None:
+    begin = connector.limits
+    return None if begin is None else Limits(begin)
 
 
 def _notifications(basis: Basis, connector: Connector) -> Notifications | None:

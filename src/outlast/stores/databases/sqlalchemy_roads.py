@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -21,16 +23,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Set for each transaction, so that an engine made for another isolation serves as well.
-_ISOLATION: Final[dict[Span, str]] = {"write": "READ COMMITTED", "read": "REPEATABLE READ", "alone": "AUTOCOMMIT"}
+_ISOLATION: Final[dict[Span, str]] = {
+    "write": "READ COMMITTED",
+    "read": "REPEATABLE READ",
+    "alone": "AUTOCOMMIT",
+    "session": "AUTOCOMMIT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What begins a transaction that writes, on connections that were made without limits of ours; and what ends it where
+    the limits would else outlast the transaction."""
+
+    begin: Statement
+    end: Statement | None = None
 
 
 class EngineRoad:
     """Blocking callers. After a fork the child's connections are its own; the parent's stay untouched."""
 
     def __init__(
-        self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool, limits: Statement | None = None
+        self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool, limits: Limits | None = None
     ) -> None:
-        """`limits` begins each transaction that writes, on connections that were made without limits of ours."""
         self._dialect = dialect
         self._make_engine = make_engine
         self._disposes = disposes
@@ -45,11 +60,12 @@ class EngineRoad:
         try:
             with self._engine_here().connect() as raw:
                 connection = raw.execution_options(isolation_level=_ISOLATION[span])
-                if self._limits is not None and span == "write":
-                    execute(connection, self._limits)
-                value = pump(made(), lambda statement: execute(connection, statement))
-                may_be_committed = True
-                connection.commit()
+                if span == "session":
+                    connection.detach()
+                with _limited(connection, self._limits if span == "write" else None):
+                    value = pump(made(), lambda statement: execute(connection, statement))
+                    may_be_committed = True
+                    connection.commit()
         except Exception as error:
             if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
                 raise OutcomeUnknown from error
@@ -74,7 +90,7 @@ class EngineRoad:
 class AsyncEngineRoad:
     """Awaiting callers over the application's AsyncEngine, which belongs to the application's event loop."""
 
-    def __init__(self, dialect: Dialect, engine: AsyncEngine, *, limits: Statement) -> None:
+    def __init__(self, dialect: Dialect, engine: AsyncEngine, *, limits: Limits) -> None:
         self._dialect = dialect
         self._engine = engine
         self._limits = limits
@@ -86,11 +102,12 @@ class AsyncEngineRoad:
         try:
             async with asyncio.timeout(timeout), self._engine.connect() as raw:
                 connection = await raw.execution_options(isolation_level=_ISOLATION[span])
-                if span == "write":
-                    await execute_awaiting(connection, self._limits)
-                value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
-                may_be_committed = True
-                await connection.commit()
+                if span == "session":
+                    await connection.run_sync(Connection.detach)
+                async with _limited_awaiting(connection, self._limits if span == "write" else None):
+                    value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
+                    may_be_committed = True
+                    await connection.commit()
         except Exception as error:
             if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
                 raise OutcomeUnknown from error
@@ -115,10 +132,44 @@ class OnThreads:
         """Leave the road to whoever has its blocking side."""
 
 
-def _span(first: Statement | None, limits: Statement | None) -> Span:
+@contextlib.contextmanager
+def _limited(connection: Connection, limits: Limits | None) -> Generator[None]:
+    """Limit a transaction, and let go of a connection that cannot be given back as it was."""
+    if limits is not None:
+        execute(connection, limits.begin)
+    try:
+        yield
+    finally:
+        if limits is not None and limits.end is not None and not connection.invalidated:
+            try:
+                connection.rollback()
+                execute(connection, limits.end)
+            except Exception:  # noqa: BLE001 - what happened to the transaction is what the caller hears
+                connection.invalidate()
+
+
+@contextlib.asynccontextmanager
+async def _limited_awaiting(connection: AsyncConnection, limits: Limits | None) -> AsyncGenerator[None]:
+    """The same, awaiting."""
+    if limits is not None:
+        await execute_awaiting(connection, limits.begin)
+    try:
+        yield
+    finally:
+        if limits is not None and limits.end is not None and not connection.invalidated:
+            try:
+                await connection.rollback()
+                await execute_awaiting(connection, limits.end)
+            except Exception:  # noqa: BLE001 - what happened to the transaction is what the caller hears
+                await connection.invalidate()
+
+
+def _span(first: Statement | None, limits: Limits | None) -> Span:
     """Return what is put around an op. Limits last as long as a transaction, so a statement that writes alone gets one."""
     if first is None:
         return "alone"
+    if first.span == "session":
+        return "session"
     is_alone = first.span == "alone" and (limits is None or isinstance(first.sql, SelectBase))
     return "alone" if is_alone else "read" if first.span == "read" else "write"
 

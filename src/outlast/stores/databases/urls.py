@@ -14,7 +14,15 @@ from outlast.errors import InvalidArgument, InvalidName
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}\Z")
 _POSTGRES: Final = frozenset({"postgresql", "postgres", "postgresql+asyncpg", "postgresql+psycopg"})
 _SQLITE: Final = frozenset({"sqlite", "sqlite+aiosqlite", "sqlite+pysqlite"})
-_FORMS: Final = "postgresql://user@host/database, sqlite:///file.db, sqlite:////path/to/file.db, sqlite:// (in memory)"
+_MYSQL: Final = frozenset(
+    name if driver is None else f"{name}+{driver}"
+    for name in ("mysql", "mariadb")
+    for driver in (None, "asyncmy", "aiomysql", "pymysql", "mysqldb")
+)
+_FORMS: Final = (
+    "postgresql://user@host/database, mysql://user@host/database, mariadb://user@host/database, "
+    "sqlite:///file.db, sqlite:////path/to/file.db, sqlite:// (in memory)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,14 @@ class PostgresTarget:
     url: URL
 
 
-def parse_url(text: object) -> SQLiteTarget | PostgresTarget:
+@dataclass(frozen=True, slots=True)
+class MySQLTarget:
+    """A MySQL or MariaDB server and database."""
+
+    url: URL
+
+
+def parse_url(text: object) -> SQLiteTarget | PostgresTarget | MySQLTarget:
     """Read a database URL. A password in it never appears in an error."""
     if not isinstance(text, str):
         raise InvalidArgument(f"database is a URL or an SQLAlchemy engine, not {type(text).__name__}. Forms: {_FORMS}.")
@@ -42,6 +57,8 @@ def parse_url(text: object) -> SQLiteTarget | PostgresTarget:
         raise InvalidArgument(f"This is not a database URL. Forms: {_FORMS}.") from None
     if url.drivername in _POSTGRES:
         return PostgresTarget(url)
+    if url.drivername in _MYSQL:
+        return MySQLTarget(url)
     if url.drivername in _SQLITE:
         return sqlite_target(url)
     raise InvalidArgument(f"outlast has no store for {url.drivername}:// databases. Forms: {_FORMS}.")

@@ -37,11 +37,21 @@ class Dialect(ABC):
     name: ClassVar[str]
     """SQLAlchemy's name for it, which is also how a caller's transaction shows its kind."""
 
+    other_names: ClassVar[frozenset[str]] = frozenset()
+    """Further names under which the same kind of database goes."""
+
     has_schemas: ClassVar[bool]
     """Our tables live in a schema of their own; where there are none, their names have a prefix."""
 
     has_arrays: ClassVar[bool]
     """Many rows travel as arrays inside one statement: the hot writes are one round trip (`stores.arrays`)."""
+
+    has_ranges_in_joins: ClassVar[bool] = True
+    """A join reads a range of an index for each row of its other side. Where it reads all that is equal in the first column
+    instead, signals are looked for one wait after the other (`stores.rows.news`)."""
+
+    has_transactional_ddl: ClassVar[bool] = True
+    """A migration that fails leaves nothing. Where each definition commits by itself, it is one that can be repeated."""
 
     @abstractmethod
     def now(self) -> ColumnElement[int]:
@@ -50,7 +60,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def insert_if_absent(self, table: Table) -> Insert:
-        """Return an insert that leaves an existing key alone, raises nothing, and matches 0 rows then."""
+        """Return an insert that leaves an existing key alone and raises nothing. It matches 1 row when it inserts one, and
+        any other number when it does not."""
 
     @abstractmethod
     def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
@@ -63,6 +74,10 @@ class Dialect(ABC):
     @abstractmethod
     def claim_lock(self, select: Query) -> Query:
         """Lock the selected rows and leave out those that another transaction has locked."""
+
+    def by_index(self, select: Query, table: Table, index: str) -> Query:
+        """Have rows read in the order of this index, where the planner might take another one and lock what it reads."""
+        return select
 
     @abstractmethod
     def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:
@@ -92,6 +107,10 @@ class Dialect(ABC):
     @abstractmethod
     def migration_lock(self, name: str) -> Statement | None:
         """Let one migrating process pass; None where the transaction itself does."""
+
+    def has_migration_lock(self, answer: object) -> bool:
+        """Tell by what the lock's statement answered whether it was got."""
+        return True
 
     @abstractmethod
     def schema_present(self, name: str) -> Statement | None:

@@ -9,22 +9,24 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text, bindparam, func, select
 from sqlalchemy.schema import CreateSchema, CreateTable, ExecutableDDLElement
 
-from outlast.errors import SchemaBehind, SchemaConflict
+from outlast.errors import DatabaseBusy, SchemaBehind, SchemaConflict
 from outlast.ports.operation import Op, Span, Statement
 from outlast.stores.basis import Basis
-from outlast.stores.migrations import v0001_initial
+from outlast.stores.migrations import v0001_initial, v0001_initial_mysql
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One version. `statements(name, schemas=...)` takes an installation from the version before to this one."""
+    """One version. `statements(name, schemas=...)` takes an installation from the version before to this one; `repeatable`
+    does it where each statement commits by itself, and may be tried again from its beginning wherever it was cut short."""
 
     version: int
     name: str
     statements: Callable[..., Sequence[ExecutableDDLElement]]
+    repeatable: Callable[[str], Sequence[ExecutableDDLElement]]
 
 
-MIGRATIONS: Final = (Migration(1, "initial", v0001_initial.statements),)
+MIGRATIONS: Final = (Migration(1, "initial", v0001_initial.statements, v0001_initial_mysql.statements),)
 LATEST: Final = MIGRATIONS[-1].version
 
 
@@ -45,25 +47,30 @@ def migrate(basis: Basis) -> Op[tuple[int, ...]]:
     Looks first without the lock, which needs no right but to read: a role that may not change tables can start once they
     are up to date. Then takes the lock and looks again, since another process may have been faster.
     """
-    if (yield from _version(basis, span="write")) >= LATEST:
+    span: Span = "write" if basis.dialect.has_transactional_ddl else "session"
+    if (yield from _version(basis, span=span)) >= LATEST:
         return ()
     lock = basis.dialect.migration_lock(basis.tables.name)
     if lock is not None:
-        yield lock
+        granted = yield lock
+        if not basis.dialect.has_migration_lock(granted.rows[0][0]):
+            raise DatabaseBusy("Another process is migrating this database; try again when it is done.")
     found = yield from _version(basis, span="write")
     pending = [migration for migration in MIGRATIONS if migration.version > found]
     if not pending:
         return ()
     yield from _prepare_schema(basis, found)
     if found == 0:
-        yield Statement(CreateTable(_bookkeeping(basis)))
+        yield Statement(_bookkeeping(basis))
     for migration in pending:
         yield from _apply(basis, migration)
     return tuple(migration.version for migration in pending)
 
 
 def _apply(basis: Basis, migration: Migration) -> Op[None]:
-    for ddl in migration.statements(basis.tables.name, schemas=basis.dialect.has_schemas):
+    name, dialect = basis.tables.name, basis.dialect
+    is_whole = dialect.has_transactional_ddl
+    for ddl in migration.statements(name, schemas=dialect.has_schemas) if is_whole else migration.repeatable(name):
         yield Statement(ddl)
     migrations = basis.tables.migrations
     recorded = (
@@ -103,12 +110,15 @@ def _prepare_schema(basis: Basis, version: int) -> Op[None]:
         yield Statement(CreateSchema(basis.tables.name))
 
 
-def _bookkeeping(basis: Basis) -> Table:
+def _bookkeeping(basis: Basis) -> ExecutableDDLElement:
+    if not basis.dialect.has_transactional_ddl:
+        return v0001_initial_mysql.bookkeeping(basis.tables.name)
     migrations = basis.tables.migrations
-    return Table(
+    table = Table(
         migrations.name,
         MetaData(schema=migrations.schema),
         Column("version", Integer, primary_key=True, autoincrement=False),
         Column("name", Text, nullable=False),
         Column("applied_at", BigInteger, nullable=False),
     )
+    return CreateTable(table)

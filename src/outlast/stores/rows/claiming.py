@@ -42,6 +42,7 @@ from outlast.stores.claiming import (
     read_records,
 )
 from outlast.stores.journal import Journal
+from outlast.stores.rows.news import News
 from outlast.stores.tables import Query, is_ready, is_unready
 from outlast.stores.waits import PER_WAIT, counts
 from outlast.stores.workers import fence, lease_lost, leased
@@ -56,13 +57,13 @@ class ClaimByRow:
         runs, dialect = basis.tables.runs, basis.dialect
         self._look = _look(basis)
         due = and_(is_unready(runs), runs.c.due_at <= basis.now, runs.c.owner.is_(None))
-        self._due: Query = dialect.claim_lock(
-            select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
-        )
+        name = basis.tables.name
+        parked = select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
+        self._due: Query = dialect.by_index(dialect.claim_lock(parked), runs, f"{name}_runs_sleeping")
         named = dialect.is_among(runs.c.id, "run_ids")
         self._promote: Update = update(runs).where(named, runs.c.ready == 0).values(ready=1)
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
-        self._ready: Query = dialect.claim_lock(
+        ready: Query = (
             select(*(runs.c[name] for name in CLAIMED_COLUMNS))
             .where(
                 is_ready(runs),
@@ -72,8 +73,10 @@ class ClaimByRow:
             .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
             .limit(bindparam("limit", type_=Integer))
         )
+        self._ready: Query = dialect.by_index(dialect.claim_lock(ready), runs, f"{name}_runs_ready")
         self._take = _take(basis)
         self._signals = _signals(basis)
+        self._news = News(basis)
         self._told: Query = select(dialect.notice(basis.tables, literal("ready", Text)))
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
@@ -115,18 +118,30 @@ class ClaimByRow:
         begun = [row[0] for row in rows if row[TURNS] > 0]
         if not begun:
             return {}
-        found = yield Statement(self._signals, {"run_ids": self._basis.dialect.listed(begun)})
         topics: dict[str, set[str]] = {}
         signals: dict[str, dict[int, StoredSignal]] = {}
-        for run_id, topic, signal_id, payload, created_at in found.rows:
+        for run_id, topic, signal in (yield from self._read_signals(begun)):
             topics.setdefault(run_id, set()).add(topic)
-            if signal_id is not None:
+            if signal is not None:
                 # Two waits of one run may name one topic.
-                signals.setdefault(run_id, {})[signal_id] = StoredSignal(signal_id, topic, payload, created_at)
+                signals.setdefault(run_id, {})[signal.id] = signal
         return {
             run_id: (frozenset(named), tuple(one for _, one in sorted(signals.get(run_id, {}).items())))
             for run_id, named in topics.items()
         }
+
+    def _read_signals(self, run_ids: Sequence[str]) -> Op[list[tuple[str, str, StoredSignal | None]]]:
+        """Return each wait of these runs with each of its signals, and with none."""
+        if not self._basis.dialect.has_ranges_in_joins:
+            waits = yield from self._news.waits(run_ids)
+            read = yield from self._news.signals(waits)
+            alone = [(wait.run_id, wait.topic, None) for wait in waits]
+            return [*alone, *((wait.run_id, wait.topic, signal) for wait, signal in read)]
+        found = yield Statement(self._signals, {"run_ids": self._basis.dialect.listed(run_ids)})
+        return [
+            (run_id, topic, None if signal_id is None else StoredSignal(signal_id, topic, payload, created_at))
+            for run_id, topic, signal_id, payload, created_at in found.rows
+        ]
 
 
 def _look(basis: Basis) -> Query:

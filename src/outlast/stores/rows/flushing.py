@@ -28,6 +28,7 @@ from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal, record_params
+from outlast.stores.rows.news import News
 from outlast.stores.rows.starting import insert_run, new_run_params, signal_cursor
 from outlast.stores.tables import Query
 from outlast.stores.waits import counts
@@ -56,9 +57,11 @@ class FlushByRow:
             .inline()
         )
         self._awaited = _awaited(basis)
+        self._news = News(basis)
         self._write = _write(basis)
         self._ready: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
-        self._start: Insert = insert_run(basis, bindparam("at", type_=BigInteger), leased=True)
+        at, cursor = bindparam("at", type_=BigInteger), bindparam("cursor", type_=BigInteger)
+        self._start: Insert = insert_run(basis, at, cursor, leased=True)
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         yield from self._lock_topics(batch)
@@ -71,7 +74,7 @@ class FlushByRow:
         if records:
             yield Statement(self._journal.insert, record_params(records, now))
         ready = yield from self._apply(lease, [write for write in batch.writes if write.id in owned], now)
-        started = yield from self._start_all(lease, batch.starts, now)
+        started = yield from self._start_all(lease, batch.starts, now, cursor)
         lost = tuple(write.id for write in batch.writes if write.id not in owned)
         return FlushOutcome(started, now, cursor, lost, ready)
 
@@ -102,8 +105,7 @@ class FlushByRow:
         if waits := _wait_params(writes):
             yield Statement(self._wait, waits)
             waiting = sorted({wait["run_id"] for wait in waits})
-            found = yield Statement(self._awaited, {"run_ids": dialect.listed(waiting)})
-            awaited = {row[0] for row in found.rows}
+            awaited = yield from self._await(waiting)
         else:
             awaited = set[str]()
         ordered = sorted(writes, key=lambda write: write.id)
@@ -114,12 +116,20 @@ class FlushByRow:
         found = yield Statement(self._ready, {"run_ids": dialect.listed(parked)})
         return tuple(RunId(row[0]) for row in found.rows)
 
-    def _start_all(self, lease: Lease, starts: Sequence[NewRun], now: int) -> Op[tuple[RunId, ...]]:
+    def _await(self, run_ids: Sequence[str]) -> Op[set[str]]:
+        """Tell which of these runs wait for a signal that is there already."""
+        if not self._basis.dialect.has_ranges_in_joins:
+            return (yield from self._news.awaited(run_ids))
+        found = yield Statement(self._awaited, {"run_ids": self._basis.dialect.listed(run_ids)})
+        return {row[0] for row in found.rows}
+
+    def _start_all(self, lease: Lease, starts: Sequence[NewRun], now: int, cursor: int) -> Op[tuple[RunId, ...]]:
         """Create the runs whose ids are free, one by one: the count of each insert says whether it was."""
         started: tuple[RunId, ...] = ()
         for run in sorted(starts, key=lambda run: run.id):
-            made = yield Statement(self._start, {**new_run_params(run), "worker": lease.worker, "at": now})
-            started += (run.id,) * made.affected
+            given = {"worker": lease.worker, "at": now, "cursor": cursor}
+            made = yield Statement(self._start, {**new_run_params(run), **given})
+            started += (run.id,) if made.affected == 1 else ()
         return started
 
 

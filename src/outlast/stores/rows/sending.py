@@ -55,9 +55,10 @@ class SendByRow:
 
 def _wake(basis: Basis) -> Update:
     runs, waits = basis.tables.runs, basis.tables.waits
-    waiting = select(waits.c.run_id).where(waits.c.topic == bindparam("topic", type_=Text))
+    # As a join, and not by a sub-select, for which MariaDB would read all runs.
     return (
         update(runs)
-        .where(runs.c.id.in_(waiting), runs.c.owner.is_(None), runs.c.ready == 0, runs.c.finished_at.is_(None))
+        .where(waits.c.topic == bindparam("topic", type_=Text), runs.c.id == waits.c.run_id)
+        .where(runs.c.owner.is_(None), runs.c.ready == 0, runs.c.finished_at.is_(None))
         .values(ready=1, due_at=basis.now, updated_at=basis.now)
     )

@@ -21,22 +21,27 @@ class StartByRow:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        self._insert = insert_run(basis, basis.now, leased=False)
+        self._insert = insert_run(basis, basis.now, bindparam("cursor", type_=BigInteger), leased=False)
+        # By itself: inside of the insert MySQL would lock the newest signal, and have every sender wait.
+        self._cursor: Query = select(signal_cursor(basis))
         self._existing: Query = existing_runs(basis)
 
     def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:  # noqa: ARG002 -- always is
         created: set[RunId] = set()
+        found = yield Statement(self._cursor)
+        cursor: int = found.rows[0][0]
         # By id, so that two calls that start the same runs never wait for each other in a circle.
         for run in sorted(runs, key=lambda run: run.id):
-            made = yield Statement(self._insert, new_run_params(run))
+            made = yield Statement(self._insert, {**new_run_params(run), "cursor": cursor})
             if made.affected == 1:
                 created.add(run.id)
         found = yield Statement(self._existing, {"ids": self._basis.dialect.listed(run.id for run in runs)})
         return in_order(runs, created, {row[0]: row for row in found.rows})
 
 
-def insert_run(basis: Basis, now: ColumnElement[int], *, leased: bool) -> Insert:
-    """Return the insert of one run: ready for any worker, or owned by parameter `worker` from the first moment."""
+def insert_run(basis: Basis, now: ColumnElement[int], cursor: ColumnElement[int], *, leased: bool) -> Insert:
+    """Return the insert of one run: ready for any worker, or owned by parameter `worker` from the first moment. `cursor` is
+    the `signal_cursor` of its start."""
     runs = basis.tables.runs
     return basis.dialect.insert_if_absent(runs).values(
         id=bindparam("id", type_=Text),
@@ -50,7 +55,7 @@ def insert_run(basis: Basis, now: ColumnElement[int], *, leased: bool) -> Insert
         due_at=None if leased else now,
         deadline_at=now + bindparam("timeout", type_=BigInteger),
         stop_unseen=0,
-        signal_cursor=signal_cursor(basis),
+        signal_cursor=cursor,
         turns=1 if leased else 0,
         lapses=0,
         created_at=now,

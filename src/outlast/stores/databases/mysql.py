@@ -1,0 +1,261 @@
+"""MySQL and MariaDB: how their connections are made, and the roads over them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import ssl
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, Engine, create_engine, event, text
+
+from outlast.errors import DatabaseUnavailable, DriverMissing, InvalidArgument
+from outlast.model.connections import ConnectionOptions, Credentials
+from outlast.ports.clock import Clock
+from outlast.ports.operation import Statement
+from outlast.stores.basis import make_basis
+from outlast.stores.databases.credentials import fresh, fresh_blocking
+from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.mysql_link import IDLE, MySQLLink
+from outlast.stores.databases.mysql_road import MySQLRoad
+from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
+from outlast.stores.dialects.mysql import MySQL, refused_for_good
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+CONNECTIONS: Final = 10
+"""The most connections of one event loop. A worker needs two; callers that all start or send at once share the rest."""
+
+_CONNECT_TIMEOUT: Final = 10
+_MODES: Final = "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+_SETTINGS: Final = ", ".join(
+    (
+        # A process that is stopped in the middle of a transaction keeps its locks no longer than this.
+        f"wait_timeout = {IDLE}",
+        # A caller may keep the transaction open in which it cancelled a run or sent a signal. A worker has other runs to
+        # write for meanwhile. The least that there is.
+        "innodb_lock_wait_timeout = 1",
+        f"sql_mode = '{_MODES}'",
+        # Lists of ids are looked up one by one, however many, and whatever the statistics say.
+        "eq_range_index_dive_limit = 0",
+    )
+)
+_ON_MARIADB: Final = "/*M! , idle_transaction_timeout = 10, in_predicate_conversion_threshold = 0 */"
+_ON_MYSQL: Final = "/*!80000 , range_optimizer_max_mem_size = 0 */"
+_SET_UP: Final = (
+    "set session transaction isolation level read committed",
+    f"set session {_SETTINGS} {_ON_MARIADB} {_ON_MYSQL}",
+)
+LIMITS: Final = Limits(
+    begin=Statement(
+        text("set @outlast_waits = @@session.innodb_lock_wait_timeout, @@session.innodb_lock_wait_timeout = 1"),
+    ),
+    end=Statement(text("set @@session.innodb_lock_wait_timeout = @outlast_waits")),
+)
+"""The same limit on connections of the application's, for one transaction."""
+
+_TLS: Final = frozenset(
+    {"ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "ssl_verify_cert", "ssl_disabled"}
+)
+_OTHER: Final = frozenset({"charset", "unix_socket", "connect_timeout"})
+
+
+def mysql_database(url: URL, options: ConnectionOptions, *, prefix: str, clock: Clock | None) -> SqlDatabase:
+    """Return the database behind a URL: asyncmy for awaiting callers, PyMySQL for blocking ones."""
+    basis = make_basis(prefix, MySQL, clock)
+    connector = Connector(url, options)
+
+    def over(limit: int) -> SqlDatabase:
+        return SqlDatabase(
+            basis,
+            MySQLRoad(basis.dialect, connector.connect, limit=limit),
+            EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
+            listener=None,
+            separate=lambda: over(limit=2),
+        )
+
+    return over(CONNECTIONS)
+
+
+def mysql_async_engine_database(
+    engine: AsyncEngine, options: ConnectionOptions, *, prefix: str, clock: Clock | None
+) -> SqlDatabase:
+    """Return the database of an application's AsyncEngine. Blocking callers get connections of ours to the same place."""
+    basis = make_basis(prefix, MySQL, clock)
+    connector = Connector(engine.url, options)
+    return SqlDatabase(
+        basis,
+        AsyncEngineRoad(basis.dialect, engine, limits=LIMITS),
+        EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
+        listener=None,
+        # Another loop cannot use the engine.
+        separate=lambda: mysql_database(engine.url, options, prefix=prefix, clock=clock),
+    )
+
+
+def mysql_engine_database(engine: Engine, *, prefix: str, clock: Clock | None) -> SqlDatabase:
+    """Return the database of an application's Engine. Awaiting callers use it on threads."""
+    basis = make_basis(prefix, MySQL, clock)
+
+    def over() -> SqlDatabase:
+        road = EngineRoad(basis.dialect, lambda: engine, disposes=False, limits=LIMITS)
+        return SqlDatabase(basis, OnThreads(road), road, listener=None, separate=over)
+
+    return over()
+
+
+class Connector:
+    """Makes connections of ours to one database."""
+
+    def __init__(self, url: URL, options: ConnectionOptions) -> None:
+        if options.transaction_pooling or options.listen:
+            raise InvalidArgument(
+                "ConnectionOptions(transaction_pooling=..., listen=...) are about PostgreSQL. On MySQL and MariaDB workers "
+                "find new work by their poll; leave both out."
+            )
+        query = {name: value for name, value in url.query.items() if isinstance(value, str)}
+        unknown = sorted(set(query) - _TLS - _OTHER)
+        if unknown:
+            raise InvalidArgument(
+                f"outlast does not know the option {unknown[0]!r} of a MySQL URL; for it, pass an SQLAlchemy engine instead "
+                f"of a URL. A URL takes {', '.join(sorted(_TLS | _OTHER))}."
+            )
+        self._url = url
+        self._provide = options.credentials
+        self._tls = tls_context(query)
+        self._socket = query.get("unix_socket")
+
+    async def connect(self) -> MySQLLink:
+        driver = _driver("asyncmy", "MySQL and MariaDB need asyncmy")
+        try:
+            try:
+                return await self._connect(driver)
+            except driver.errors.MySQLError as error:
+                if self._provide is None or refused_for_good(error) is None:
+                    raise
+                # What was given a moment ago may have run out on the way.
+                return await self._connect(driver)
+        except driver.errors.MySQLError as error:
+            refusal = refused_for_good(error)
+            if refusal is None:
+                raise
+            raise DatabaseUnavailable(refusal) from error
+
+    async def _connect(self, driver: ModuleType) -> MySQLLink:
+        given = None if self._provide is None else await fresh(self._provide)
+        arguments = {**self._arguments(), **_as_arguments(given)}
+        connection: Any = await driver.connect(**arguments, client_flag=_found_rows(), autocommit=True)
+        try:
+            return await _set_up(connection, driver.cursors.Cursor)
+        except BaseException:
+            connection.close()
+            raise
+
+    def blocking_engine(self) -> Engine:
+        _driver("pymysql", "Blocking calls on MySQL and MariaDB need PyMySQL")
+        engine = create_engine(
+            "mysql+pymysql://",
+            connect_args=self._arguments(),
+            pool_size=CONNECTIONS,
+            max_overflow=0,
+            # Before the server ends them.
+            pool_recycle=IDLE // 2,
+        )
+        event.listen(engine, "connect", _set_up_blocking)
+        if self._provide is not None:
+            event.listen(engine, "do_connect", self._connect_blocking)
+        return engine
+
+    def _connect_blocking(self, dialect: Any, _record: object, args: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Connect as SQLAlchemy would, with credentials that were given for this connection."""
+        assert self._provide is not None
+        for attempt in (1, 2):
+            given = _as_arguments(fresh_blocking(self._provide))
+            try:
+                return dialect.connect(*args, **{**arguments, **given})
+            except dialect.dbapi.Error as error:
+                if attempt == 2 or refused_for_good(error) is None:
+                    raise
+        raise AssertionError("the second attempt answers or raises")
+
+    def _arguments(self) -> dict[str, Any]:
+        """What asyncmy and PyMySQL both take."""
+        url = self._url
+        arguments: dict[str, Any] = {
+            "user": url.username,
+            "password": url.password or "",
+            "database": url.database or None,
+            "charset": "utf8mb4",
+            "connect_timeout": _CONNECT_TIMEOUT,
+            "program_name": "outlast",
+        }
+        if self._socket is not None:
+            arguments["unix_socket"] = self._socket
+        else:
+            arguments |= {"host": url.host or "localhost", "port": url.port or 3306}
+        if self._tls is not None:
+            arguments["ssl"] = self._tls
+        return arguments
+
+
+def _as_arguments(given: Credentials | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    return {"password": given.password} | ({} if given.user is None else {"user": given.user})
+
+
+async def _set_up(connection: Any, cursors: Any) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types for these
+    link = MySQLLink(connection, cursors, most=2**24)
+    await link.say(*_SET_UP)
+    found = await link.execute(_MOST)
+    return MySQLLink(connection, cursors, most=found.rows[0][0])
+
+
+_MOST: Final = Statement(text("select @@max_allowed_packet"))
+
+
+def _set_up_blocking(connection: Any, _record: object) -> None:  # noqa: ANN401 - PyMySQL's
+    with connection.cursor() as cursor:
+        for statement in _SET_UP:
+            cursor.execute(statement)
+
+
+def tls_context(query: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return what the `ssl` options of a URL ask for; None where they ask for nothing.
+
+    `ssl=true` encrypts; with `ssl_ca` the server's certificate is checked too, and its name unless
+    `ssl_check_hostname=false`.
+    """
+    asked = _TLS.intersection(query)
+    if not asked or _is_true(query.get("ssl_disabled", "false")) or query.get("ssl", "true").lower() in _FALSE:
+        return None
+    authority = query.get("ssl_ca")
+    context = ssl.create_default_context(cafile=authority)
+    context.check_hostname = _is_true(query.get("ssl_check_hostname", "true" if authority else "false"))
+    verifies = _is_true(query.get("ssl_verify_cert", "true" if authority else "false")) or context.check_hostname
+    context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
+    if "ssl_cert" in query:
+        context.load_cert_chain(query["ssl_cert"], query.get("ssl_key"))
+    return context
+
+
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() not in _FALSE
+
+
+def _found_rows() -> int:
+    constants = importlib.import_module("asyncmy.constants.CLIENT")
+    flag: int = constants.FOUND_ROWS
+    return flag
+
+
+def _driver(module: str, need: str) -> ModuleType:
+    if importlib.util.find_spec(module) is None:
+        raise DriverMissing(f"{need}. Install it with: pip install 'outlast[mysql]'")
+    return importlib.import_module(module)

@@ -1,0 +1,142 @@
+"""Awaiting callers on MySQL and MariaDB: raw asyncmy, statements compiled once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from outlast.ports.database import MakeOp
+from outlast.ports.operation import Result, Span, Statement, pump_awaiting
+from outlast.stores.databases.held_pool import HeldPool
+from outlast.stores.databases.mysql_link import MySQLLink
+from outlast.stores.databases.roads import OutcomeUnknown
+from outlast.stores.dialects.base import Dialect, Trouble
+
+T = TypeVar("T")
+Connect = Callable[[], Awaitable[MySQLLink]]
+
+_BEGIN: Final[dict[Span, tuple[str, ...]]] = {
+    # The session's isolation is READ COMMITTED.
+    "write": ("START TRANSACTION",),
+    "read": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
+    "alone": (),
+    "session": (),
+}
+
+
+class MySQLRoad:
+    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads."""
+
+    def __init__(self, dialect: Dialect, connect: Connect, *, limit: int) -> None:
+        self._dialect = dialect
+        self._connect = connect
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HeldPool[MySQLLink]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._inherited: list[object] = []
+
+    async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
+        pool = self._pool()
+        transaction: _Transaction | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                transaction = _Transaction(await pool.take())
+                value = await pump_awaiting(make(), transaction.execute)
+                await transaction.commit()
+        except BaseException as error:
+            if transaction is None:
+                raise
+            await self._clean_up(pool, transaction, error)
+            if transaction.may_be_committed and self._is_lost(error):
+                raise OutcomeUnknown from error
+            raise
+        if transaction.span == "session":
+            pool.drop(transaction.link)
+        else:
+            pool.give(transaction.link)
+        return value
+
+    async def close(self) -> None:
+        with self._lock:
+            pools = list(self._pools.items()) if self._pid == os.getpid() else []
+            self._pools.clear()
+        for loop, pool in pools:
+            if loop is asyncio.get_running_loop():
+                await pool.close()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(pool.drop_idle)
+
+    def _pool(self) -> HeldPool[MySQLLink]:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._pid != os.getpid():
+                # The parent's connections: kept so that nothing is sent on them, not even a farewell.
+                self._inherited += self._pools.values()
+                self._pools = weakref.WeakKeyDictionary()
+                self._pid = os.getpid()
+            pool = self._pools.get(loop)
+            if pool is None:
+                pool = self._pools[loop] = HeldPool(self._connect, self._limit)
+            return pool
+
+    async def _clean_up(self, pool: HeldPool[MySQLLink], transaction: _Transaction, error: BaseException) -> None:
+        """Leave no transaction open behind an error: roll back where the connection can be trusted, else end it."""
+        link = transaction.link
+        if (
+            not isinstance(error, Exception)
+            or self._is_lost(error)
+            or link.is_closed()
+            or transaction.span == "session"
+        ):
+            if link.is_closed():
+                pool.drop_idle()
+            pool.drop(link)
+            return
+        try:
+            await transaction.roll_back()
+        except BaseException:
+            pool.drop(link)
+            raise
+        pool.give(link)
+
+    def _is_lost(self, error: BaseException) -> bool:
+        return self._dialect.trouble(error) is Trouble.LOST
+
+
+class _Transaction:
+    """Begins as the op's first statement asks for."""
+
+    def __init__(self, link: MySQLLink) -> None:
+        self.link = link
+        self.may_be_committed = False
+        self.span: Span | None = None
+
+    async def execute(self, statement: Statement) -> Result:
+        if self.span is None:
+            self.span = statement.span
+            begin = _BEGIN[statement.span]
+            if begin:
+                await self.link.say(*begin)
+            else:
+                self.may_be_committed = True
+        return await self.link.execute(statement)
+
+    async def commit(self) -> None:
+        if self._is_open:
+            self.may_be_committed = True
+            await self.link.say("COMMIT")
+
+    async def roll_back(self) -> None:
+        if self._is_open:
+            await self.link.say("ROLLBACK")
+
+    @property
+    def _is_open(self) -> bool:
+        return self.span in ("write", "read")

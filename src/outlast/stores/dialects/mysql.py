@@ -1,0 +1,237 @@
+"""MySQL and MariaDB: row locks without RETURNING, topics as rows to lock, tables whose definition commits by itself.
+
+One dialect serves both. An application may call its MariaDB `mysql://` or `mariadb://`, so nothing here may depend on which
+server it is; where their words differ, the statement carries both, in the comments that only one of them executes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Insert,
+    Table,
+    bindparam,
+    column,
+    literal_column,
+    null,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import NullType
+
+from outlast.errors import DatabaseUnavailable
+from outlast.ports.operation import Op, Statement
+from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
+from outlast.stores.tables import Query, Tables
+
+TOPIC_LOCKS: Final = 4_096
+"""Rows of the table of locks, each for the topics that hash to it. Two topics that share one may wait for each other."""
+
+_OLDEST_MYSQL: Final = (8, 4)
+_OLDEST_MARIADB: Final = (10, 6)
+
+_BUSY: Final = frozenset({1213, 1020, 1317, 1969, 3024, 3572})
+"""deadlock, record changed since the snapshot (MariaDB), query killed, statement too long (both), lock not waited for."""
+
+_HELD: Final = 1205
+"""lock wait timeout. It undoes the statement alone; our own transactions are rolled back whole."""
+
+_LOST: Final = frozenset(
+    {
+        *(1040, 1203, 1226),  # too many connections: of the server, of the user, of the user by quota
+        *(1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3032, 3169, 4031),  # shut down, killed, cut or idle
+        *(1047, 1290, 1836),  # not ready in its cluster; read-only, as a primary is that has just become a replica
+        *(2002, 2003, 2006, 2012, 2013, 2014, 2026, 2055),  # the client's own words for a link that is not there
+    }
+)
+_DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb"})
+
+_SETTINGS: Final = text(
+    "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB')"
+)
+_TABLES: Final = text("select table_name from information_schema.tables where table_schema = database()")
+_MIGRATION_LOCK: Final = text("select get_lock(:name, 20)")
+
+
+class MySQL(Dialect):
+    name: ClassVar[str] = "mysql"
+    other_names: ClassVar[frozenset[str]] = frozenset({"mariadb"})
+    has_schemas: ClassVar[bool] = False
+    has_arrays: ClassVar[bool] = False
+    has_ranges_in_joins: ClassVar[bool] = False
+    has_transactional_ddl: ClassVar[bool] = False
+
+    def now(self) -> ColumnElement[int]:
+        # Not unix_timestamp(): it reads a local time, and in the hour that a time zone has twice it reads it wrong.
+        return literal_column("timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))", BigInteger)
+
+    def insert_if_absent(self, table: Table) -> Insert:
+        return _InsertIfAbsent(table)
+
+    def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+        # Every driver for MySQL writes a tuple as a list in brackets. A join with `json_table` would be a parameter too, but
+        # MariaDB reads the whole table when it changes rows that are named by a sub-select.
+        return column.op("in", is_comparison=True)(bindparam(name, type_=NullType()))
+
+    def listed(self, values: Iterable[str]) -> object:
+        # Nothing of ours is named by the empty text.
+        return tuple(values) or ("",)
+
+    def claim_lock(self, select: Query) -> Query:
+        return select.with_for_update(skip_locked=True)
+
+    def by_index(self, select: Query, table: Table, index: str) -> Query:
+        # There are no indexes of live rows alone, so the planner has others to choose from; and it locks what it reads.
+        hint = f"force index ({index})"
+        return select.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")
+
+    def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:
+        # Rows and not GET_LOCK: that belongs to the session, and in a caller's transaction nobody would give it back. In the
+        # order of the key, so that two transactions that take several never wait for each other in a circle.
+        slots = sorted({topic_slot(topic) for topic in topics})
+        if not slots:
+            return None
+        locks = table(f"{tables.name}_locks", column("id", BigInteger))
+        chosen = select(locks.c.id).where(self.is_among(locks.c.id, "slots")).order_by(locks.c.id)
+        return Statement(_lock_statement(chosen, shared=shared, name=tables.name), {"slots": tuple(slots)})
+
+    def write_lock(self, tables: Tables) -> Statement | None:
+        return None
+
+    def notice(self, tables: Tables, what: ColumnElement[str]) -> ColumnElement[Any]:
+        return null()
+
+    def isolation(self) -> Statement | None:
+        # In REPEATABLE READ too, whoever looks for waiting runs in order to change them sees what was committed meanwhile:
+        # InnoDB reads rows that it locks as they are now. Held by tests/race/test_repeatable_read.py.
+        return None
+
+    def check_server(self) -> Op[None]:
+        found = yield Statement(_SETTINGS, span="alone")
+        version, database, sql_mode, innodb = found.rows[0]
+        refusal = _too_old(version)
+        if refusal is not None:
+            raise DatabaseUnavailable(refusal)
+        if database is None:
+            raise DatabaseUnavailable(
+                "The URL names no database, so there is nowhere to put outlast's tables. Add it: mysql://user@host/database."
+            )
+        if innodb not in {"YES", "DEFAULT"}:
+            raise DatabaseUnavailable(
+                "outlast's tables need the InnoDB storage engine, which this server does not offer."
+            )
+        if "STRICT_TRANS_TABLES" not in sql_mode and "STRICT_ALL_TABLES" not in sql_mode:
+            raise DatabaseUnavailable(
+                "The connection's sql_mode is not strict, so the server would shorten what does not fit instead of refusing "
+                f"it. outlast needs STRICT_TRANS_TABLES; sql_mode is {sql_mode!r}."
+            )
+
+    def migration_lock(self, name: str) -> Statement | None:
+        return Statement(_MIGRATION_LOCK, {"name": f"outlast:{name}:migrations"})
+
+    def has_migration_lock(self, answer: object) -> bool:
+        return answer == 1
+
+    def schema_present(self, name: str) -> Statement | None:
+        return None
+
+    def tables_present(self, tables: Tables) -> Statement:
+        return Statement(_TABLES)
+
+    def refusal(self, error: BaseException) -> str | None:
+        return next((told for part in unwrapped(error) if (told := refused_for_good(part)) is not None), None)
+
+    def is_aborted(self, error: BaseException) -> bool:
+        # A statement that fails takes back itself alone; after a deadlock there is no transaction, and no savepoint.
+        return False
+
+    def trouble(self, error: BaseException) -> Trouble | None:
+        for part in unwrapped(error):
+            code = error_code(part)
+            if code is not None:
+                if code == _HELD:
+                    return Trouble.HELD
+                if code in _BUSY:
+                    return Trouble.BUSY
+                return Trouble.LOST if code in _LOST else None
+            if isinstance(part, OSError):
+                return Trouble.LOST
+            # Without a code: a connection that was closed under our hands.
+            if _driver(part) is not None and type(part).__name__ == "InterfaceError":
+                return Trouble.LOST
+        return None
+
+
+class _InsertIfAbsent(Insert):
+    """An insert that flips `again` of a row that is there.
+
+    The count of a plain "on duplicate key update" that changes nothing depends on a flag of the connection, which some of
+    our callers' have and some have not; that of a change is 2 with every one. INSERT IGNORE counts right, but it also
+    shortens what does not fit and replaces what the connection's character set cannot say.
+    """
+
+    inherit_cache = True
+
+
+@compiles(_InsertIfAbsent, "mysql")
+@compiles(_InsertIfAbsent, "mariadb")
+def _compile_insert_if_absent(insert: _InsertIfAbsent, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    written: str = compiler.visit_insert(insert, **options)  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
+    return f"{written} ON DUPLICATE KEY UPDATE again = 1 - again"
+
+
+_lock_statements: dict[tuple[str, bool], Query] = {}
+
+
+def _lock_statement(chosen: Query, *, shared: bool, name: str) -> Query:
+    """Return the one statement for an installation and a mode, so that it is compiled once."""
+    return _lock_statements.setdefault((name, shared), chosen.with_for_update(read=shared))
+
+
+def topic_slot(topic: str) -> int:
+    """Return the row that is locked for a topic."""
+    digest = hashlib.blake2b(topic.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % TOPIC_LOCKS
+
+
+def error_code(error: BaseException) -> int | None:
+    """Return the server's or the client library's number of an error; None for one that is no driver's or has none."""
+    if _driver(error) is None or not error.args:
+        return None
+    code: object = error.args[0]
+    return code if isinstance(code, int) and code > 0 else None
+
+
+def refused_for_good(error: BaseException) -> str | None:
+    """Return what to tell a user whose connection was refused in a way that waiting does not mend."""
+    code = error_code(error)
+    if code in {1044, 1045, 1049, 1130, 1251, 1698, 1819}:
+        return f"The database refused the connection: {error.args[1]}."
+    return None
+
+
+def _driver(error: BaseException) -> str | None:
+    module = type(error).__module__.partition(".")[0]
+    return module if module in _DRIVERS else None
+
+
+def _too_old(version: str) -> str | None:
+    # MariaDB may put the version of a MySQL in front, for clients that know nothing else: 5.5.5-10.11.6-MariaDB.
+    mariadb = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", version)
+    if mariadb:
+        if (int(mariadb[1]), int(mariadb[2])) < _OLDEST_MARIADB:
+            return f"MariaDB {version} is too old; outlast needs 10.6 or newer, which can skip rows that are locked."
+        return None
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < _OLDEST_MYSQL:
+        return f"MySQL {version} is too old; outlast needs 8.4 or newer (or MariaDB 10.6 or newer)."
+    return None
