@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,6 +18,9 @@ from outlast.stores.databases.compiling import FOR_SQLITE
 T = TypeVar("T")
 BUSY_TIMEOUT: Final = 5.0
 """Seconds for which SQLite itself waits for another process's write. Whoever called may go on waiting by trying again."""
+
+LOOK_EVERY: Final = 0.02
+"""Seconds between two looks at whether the file is still there. A look costs some microseconds."""
 
 _BEGIN: Final[dict[Span, str | None]] = {"write": "BEGIN IMMEDIATE", "read": "BEGIN", "alone": None}
 
@@ -33,6 +37,9 @@ class SQLiteConnection:
         self._reads_only = reads_only
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[Path, tuple[int, int] | None] | None = None
+        """Where the file is, wherever the process goes, and which file it was when it was opened."""
+        self._looked_at = 0.0
 
     def transact(self, make: MakeOp[T]) -> T:
         """Run an op as one transaction."""
@@ -90,7 +97,9 @@ class SQLiteConnection:
                 self._connection = None
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is None:
+        if self._connection is not None:
+            self._check_file()
+        else:
             connection = self._connect()
             try:
                 self._set_up(connection)
@@ -98,7 +107,25 @@ class SQLiteConnection:
                 connection.close()
                 raise
             self._connection = connection
+            if self._path is not None:
+                place = Path(self._path).absolute()
+                self._file = place, _identity(place)
         return self._connection
+
+    def _check_file(self) -> None:
+        """Refuse to go on in a file that is at its place no more: it goes with the last connection to it, and all that was
+        written to it since. Held by tests/faults/test_sqlite_files.py."""
+        if self._file is None or time.monotonic() - self._looked_at < LOOK_EVERY:
+            return
+        place, opened = self._file
+        found = _identity(place)
+        if found != opened:
+            what = "deleted" if found is None else "replaced by another"
+            raise DatabaseUnavailable(
+                f"The SQLite file {str(place)!r} was {what} while it was in use. Nothing more is written to it, and what "
+                "was written since then is lost. Put the file back, or close the app in every process and open it again."
+            )
+        self._looked_at = time.monotonic()
 
     def _connect(self) -> sqlite3.Connection:
         if self._path is None:
@@ -119,6 +146,15 @@ class SQLiteConnection:
             connection.execute("PRAGMA synchronous=FULL")
         if self._reads_only:
             connection.execute("PRAGMA query_only=ON")
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    """Tell which file is at a place; None when there is none."""
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _Transaction:
