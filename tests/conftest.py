@@ -9,6 +9,7 @@ pytest_plugins = [
     "support.fix_mysql",
     "support.fix_stores",
     "support.fix_callers",
+    "support.fix_django",
     "support.processes",
     "support.colours",
     "support.nursery",

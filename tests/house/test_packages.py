@@ -8,7 +8,7 @@ from pathlib import Path
 from support.project import ROOT, python_files
 
 SOURCE = ROOT / "src" / "outlast"
-PUBLIC = {SOURCE, SOURCE / "testing"}
+PUBLIC = {SOURCE, SOURCE / "testing", SOURCE / "integrations" / "django"}
 """What applications import from: these export their names."""
 
 

@@ -86,6 +86,8 @@ class WorkerOptions:
     shutdown_timeout: how long a stop waits for running steps before it hands their runs back (default 10 s).
     threads: threads for plain (not async) step functions (default 32).
     cached_runs: parked runs kept in memory, so that waking them needs no replay (default 1,000; 0 keeps none).
+    around_steps: what calls each plain step function on its thread: it is given a function without arguments and returns
+        what that returns. For what a framework does around a request, such as giving connections back (default nothing).
     """
 
     concurrency: int = 100
@@ -94,6 +96,7 @@ class WorkerOptions:
     shutdown_timeout: Duration = "10s"
     threads: int = 32
     cached_runs: int = 1000
+    around_steps: Callable[[Callable[[], object]], object] | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -103,6 +106,8 @@ class WorkerOptions:
         ):
             if type(value) is not int or value < least:
                 raise InvalidArgument(f"WorkerOptions({name}=...) is a whole number from {least}; {value!r} is not.")
+        if self.around_steps is not None and not callable(self.around_steps):
+            raise InvalidArgument(f"WorkerOptions(around_steps=...) is a function; {self.around_steps!r} is not.")
         for name, duration in (("lease", self.lease), ("poll", self.poll)):
             if parse_duration(duration, what=f"WorkerOptions({name}=...)") < timedelta(milliseconds=1):
                 raise InvalidArgument(f"WorkerOptions({name}=...) must be at least 1 ms; {duration!r} is not.")

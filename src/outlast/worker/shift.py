@@ -30,6 +30,7 @@ from outlast.worker.neglected import Neglected
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
 from outlast.worker.tenure import Tenure
+from outlast.worker.threads import called
 from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
@@ -67,7 +68,7 @@ class Shift:
         self.place = Workplace(
             database=contract.database, workflows=contract.workflows, default_retry=contract.default_retry,
             concurrency=options.concurrency, loop=loop, context=context, time=DatabaseTime(contract.clock),
-            entropy=random.SystemRandom(), steps=Steps(loop, context, threads=options.threads),
+            entropy=random.SystemRandom(), steps=Steps(loop, context, threads=options.threads, around=options.around_steps or called),
             parked=ParkedRuns(options.cached_runs), look=self.look, look_at=self._look_at,
             slot_freed=self._slot_freed, run_ended=self._run_ended,
         )  # fmt: skip

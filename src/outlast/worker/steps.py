@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from outlast.engine.decision import StepCall
 from outlast.model.ids import RunId
-from outlast.worker.threads import Threads
+from outlast.worker.threads import Around, Threads, called
 
 logger = logging.getLogger("outlast.worker")
 
@@ -69,10 +69,12 @@ Report: TypeAlias = Callable[[StepCall, Ending], None]
 class Steps:
     """Begin attempts."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, *, threads: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, *, threads: int, around: Around = called
+    ) -> None:
         self.loop = loop
         self.context = context
-        self.threads = Threads(loop, context, threads)
+        self.threads = Threads(loop, context, threads, around=around)
         self.tasks: dict[asyncio.Task[Any], tuple[RunId, str]] = {}
 
     def perform(self, run_id: RunId, call: StepCall, report: Report) -> Attempt:

@@ -37,16 +37,27 @@ class Job(Protocol):
         ...
 
 
+Around: TypeAlias = "Callable[[Callable[[], object]], object]"
+
+
+def called(work: Callable[[], object]) -> object:
+    """Do a job with nothing around it."""
+    return work()
+
+
 _Inbox: TypeAlias = "SimpleQueue[Job | None]"
 
 
 class Threads:
     """Run jobs, at most `most` at once, in the order they were given."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, most: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, most: int, *, around: Around = called
+    ) -> None:
         self._loop = loop
         self._context = context
         self._most = most
+        self._around = around
         self._idle: list[_Inbox] = []
         self._all: list[_Inbox] = []
         self._waiting: deque[Job] = deque()
@@ -99,7 +110,7 @@ class Threads:
         while (job := inbox.get()) is not None:
             try:
                 report: Callable[[Any], None] = job.returned
-                outcome: object = job.work()
+                outcome: object = self._around(job.work)
             except BaseException as error:
                 report, outcome = job.raised, error
             try:

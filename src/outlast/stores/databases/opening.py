@@ -10,6 +10,7 @@ from outlast.errors import InvalidArgument
 from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
 from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.integrated import Integrated
 from outlast.stores.databases.loaded import is_a
 from outlast.stores.databases.mysql import mysql_async_engine_database, mysql_database, mysql_engine_database
 from outlast.stores.databases.postgresql import async_engine_database, engine_database, postgres_database
@@ -42,6 +43,8 @@ def open_database(
     `target` is a URL, an SQLAlchemy Engine or an AsyncEngine. `schema` names the schema on PostgreSQL, the tables' prefix
     on SQLite. `clock` replaces the database's clock everywhere. `connections` says how connections of ours are made.
     """
+    if isinstance(target, Integrated):
+        return target.open_outlast(installation_name(schema), clock)
     recognised = _target(target)
     database = _database(recognised, installation_name(schema), clock, connections)
     database.place = _place(recognised)

@@ -7,6 +7,7 @@ from typing import Final
 
 from outlast.errors import NotATransaction
 from outlast.stores.databases.kinds.asyncpg_kind import ASYNCPG
+from outlast.stores.databases.kinds.django_kind import DJANGO
 from outlast.stores.databases.kinds.kind import Kind, Transaction, told
 from outlast.stores.databases.kinds.psycopg_kind import PSYCOPG
 from outlast.stores.databases.kinds.sqlalchemy_kinds import SQLALCHEMY_CONNECTION, SQLALCHEMY_SESSION
@@ -21,6 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     PSYCOPG,
     SQLITE3,
     AIOSQLITE,
+    DJANGO,
 )
 
 

@@ -1,0 +1,39 @@
+"""Statements on a connection of Django's, whatever driver is below it.
+
+They go through Django's own cursor: it quotes as its driver wants, shows them to query logs, and refuses them in a
+transaction that Django holds for broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy.dialects.mysql import pymysql
+from sqlalchemy.dialects.postgresql import psycopg
+from sqlalchemy.dialects.sqlite import pysqlite
+
+from outlast.ports.operation import Result, Statement
+from outlast.stores.databases.compiling import Compiler
+
+# Django's cursors take `%s` on every database. psycopg's casts (`%s::VARCHAR`) suit psycopg2 too.
+_COMPILERS: Final[Mapping[str, Compiler]] = {
+    "postgresql": Compiler(
+        psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
+    ),
+    "sqlite": Compiler(pysqlite.dialect(paramstyle="format")),
+    "mysql": Compiler(pymysql.dialect(paramstyle="format")),
+}
+
+
+def execute(connection: Any, statement: Statement) -> Result:  # noqa: ANN401 - a DatabaseWrapper of Django's
+    """Execute one statement in whatever transaction the connection is in."""
+    compiled = _COMPILERS[connection.vendor].compiled(statement.sql)
+    params = statement.params
+    with connection.cursor() as cursor:
+        if not isinstance(params, Mapping):
+            cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
+            return Result(affected=cursor.rowcount)
+        cursor.execute(compiled.text, compiled.arguments(params) or None)
+        rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
+        return Result(rows, cursor.rowcount)

@@ -1,0 +1,117 @@
+"""A Django project inside of the tests' process, on a fresh database for each test: ask for `django_site`.
+
+Settings can be configured once in a process, so what differs between tests is the connections. The project has the app
+`support.django_orders` with a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import django
+import pytest
+from asgiref.local import Local
+from django.conf import settings
+from django.db import connections
+
+APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "outlast.integrations.django",
+    "support.django_orders",
+]
+DATABASES = ["sqlite", "postgresql"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a test may need to know of the project."""
+
+    database: str
+    url: str
+
+
+def entry_of(url: str) -> dict[str, Any]:
+    """Return the entry of DATABASES for a URL of the tests'."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": parts.path[1:]}
+    return {
+        "ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username,
+        "PASSWORD": parts.password or "", "HOST": parts.hostname, "PORT": parts.port,
+    }  # fmt: skip
+
+
+@pytest.fixture(params=DATABASES)
+def django_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """The project on an empty database, its own tables made and those of outlast not."""
+    is_file = request.param == "sqlite"
+    url: str = f"sqlite:///{tmp_path}/site.db" if is_file else request.getfixturevalue("postgres_url")
+    _set_up()
+    _connect_to({"default": entry_of(url)})
+    from outlast.integrations.django import app
+    from support.django_orders.models import Order
+
+    app.forget()
+    with connections["default"].schema_editor() as editor:
+        editor.create_model(Order)
+    yield Site(request.param, url)
+    app.forget()
+    connections.close_all()
+
+
+@pytest.fixture
+def django_outlast(django_site: Site) -> Any:
+    """The app of the project, its tables made."""
+    from outlast.integrations.django import app
+
+    app.blocking.migrate()
+    return app
+
+
+def _set_up() -> None:
+    if settings.configured:
+        return
+    settings.configure(
+        INSTALLED_APPS=APPS,
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        LOGGING_CONFIG=None,
+        MIDDLEWARE=[
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+            "django.contrib.messages.middleware.MessageMiddleware",
+        ],
+        OUTLAST={},
+        ROOT_URLCONF="support.django_orders.urls",
+        SECRET_KEY="of the tests",
+        TEMPLATES=[
+            {
+                "BACKEND": "django.template.backends.django.DjangoTemplates",
+                "APP_DIRS": True,
+                "OPTIONS": {
+                    "context_processors": [
+                        "django.template.context_processors.request",
+                        "django.contrib.auth.context_processors.auth",
+                        "django.contrib.messages.context_processors.messages",
+                    ]
+                },
+            }
+        ],
+        USE_TZ=True,
+    )
+    django.setup()
+
+
+def _connect_to(databases: dict[str, Any]) -> None:
+    connections.close_all()
+    connections.settings = connections.configure_settings(databases)
+    handler: Any = connections
+    handler._connections = Local(handler.thread_critical)
+    settings.DATABASES = databases
