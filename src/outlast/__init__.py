@@ -6,6 +6,7 @@ Everything an application needs is imported from here; `outlast.testing` holds w
 from outlast.app import Outlast
 from outlast.client.blocking import BlockingClient
 from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, KnownRun
+from outlast.client.publishing import Published
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
 from outlast.engine.definition import Workflow, workflow
@@ -52,6 +53,7 @@ from outlast.errors import (
 from outlast.model.connections import ConnectionOptions, Credentials
 from outlast.model.ids import RunId
 from outlast.model.journal import Entry, Kind, Phase
+from outlast.events.mappings import signals_on, starts_on
 from outlast.model.options import Retry, WorkerOptions
 from outlast.model.run import Page, Run, Status, StopKind, StopReceipt
 from outlast.model.signal import Signal, SignalReceipt
@@ -93,6 +95,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "Run",
+    "Published",
     "RunCancelled",
     "RunFailed",
     "RunId",
@@ -122,3 +125,5 @@ __all__ = [
     "step",
     "workflow",
 ]
+    "signals_on",
+    "starts_on",

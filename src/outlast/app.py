@@ -18,8 +18,12 @@ from outlast.client.catalog import Catalog
 from outlast.client.client import Client
 from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.client.options import AwaitedStart, OneStart
+from outlast.client.publisher import Publisher
+from outlast.client.publishing import Publishing
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, workflow_of
 from outlast.errors import DefinitionError, InvalidArgument
+from outlast.events.mappings import mappings_of
+from outlast.events.routes import Routes
 from outlast.model.connections import ConnectionOptions
 from outlast.model.durations import Duration
 from outlast.model.options import Retry, WorkerOptions
@@ -37,7 +41,7 @@ _DEFAULT_RETRY: Final = Retry()
 _CONNECTIONS: Final = ConnectionOptions()
 
 
-class Outlast:
+class Outlast(Publisher):
     """Run workflows durably, in the database you have.
 
     An `Outlast` is a value: it belongs to no module and no thread, several live side by side, and making one touches
@@ -89,11 +93,15 @@ class Outlast:
         clock: Clock | None = None,
         connections: ConnectionOptions = _CONNECTIONS,
     ) -> None:
-        self._catalog = Catalog(_executable(declared) for declared in workflows)
+        registered = [(_executable(declared), declared) for declared in workflows]
+        self._catalog = Catalog(workflow for workflow, _ in registered)
         self._database = open_database(database, schema=schema, clock=clock, connections=connections)
         self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)
         self._calls = Calls(self._database.store, self._catalog)
-        self._client = Client(self._access, self._calls)
+        self._publishing = Publishing(
+            self._calls, Routes((one, mappings_of(declared, one)) for one, declared in registered)
+        )
+        self._client = Client(self._access, self._calls, self._publishing)
         self._worker = Worker(
             self._database,
             {(workflow.name, workflow.version): workflow for workflow in self._catalog},
@@ -192,7 +200,7 @@ class Outlast:
         True
         >>> app.blocking.close()
         """
-        return BlockingClient(self._access, self._calls)
+        return BlockingClient(self._access, self._calls, self._publishing)
 
     # How a run begins.
 
@@ -416,6 +424,7 @@ class Outlast:
                 access.local = Local(self._worker, asyncio.get_running_loop())
         except BaseException:
             try:
+            self._publishing.routes.check_types()
                 await self.close()
             finally:
                 access.is_closed = was_closed

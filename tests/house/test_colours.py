@@ -12,7 +12,7 @@ from outlast.client.blocking import BlockingClient
 from outlast.client.client import Client
 from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, KnownRun
 
-VERBS = {"start", "start_many", "start_and_wait", "signal", "cancel", "terminate", "result", "get", "list"}
+VERBS = {"start", "start_many", "start_and_wait", "signal", "publish", "cancel", "terminate", "result", "get", "list"}
 OWN = {"close", "migrate"}
 """Each colour opens and closes connections of its own."""
 NAMING = {"handle"}
@@ -20,7 +20,7 @@ NAMING = {"handle"}
 
 
 def public(kind: type[object]) -> set[str]:
-    return {name for name, value in vars(kind).items() if not name.startswith("_") and callable(value)}
+    return {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
 
 
 def parameters(function: Callable[..., object]) -> list[tuple[str, object, object]]:

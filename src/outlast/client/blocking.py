@@ -14,6 +14,7 @@ from outlast.client.calls import MISSING, Call, Calls, wait_limit
 from outlast.client.endings import ending_blocking
 from outlast.client.handle import BlockingHandle, BlockingHandles, BlockingKnownRun
 from outlast.client.options import AwaitedStart, OneStart
+from outlast.client.publishing import Publication, Published, Publishing, Written, refuse_awaitable
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
@@ -36,9 +37,10 @@ class BlockingClient:
     Safe from any number of threads.
     """
 
-    def __init__(self, access: Access, calls: Calls) -> None:
+    def __init__(self, access: Access, calls: Calls, publishing: Publishing | None = None) -> None:
         self._access = access
         self._calls = calls
+        self._publishing = publishing or Publishing(calls)
 
     @overload
     def start(self, workflow: AnyWorkflowAlone[O], **options: Unpack[OneStart]) -> BlockingHandle[O]: ...
@@ -131,6 +133,15 @@ class BlockingClient:
             self._access.wake(tx)
         return receipt
 
+    def publish(self, *events: object, id: str | None = None, tx: object = None) -> Published[BlockingHandle[Any]]:
+        """See `Outlast.publish`. Handlers are plain functions: DefinitionError for others, before anything is written."""
+        publication = self._publishing.plan(events, id=id)
+        handlers = self._publishing.calls(publication, awaiting=False)
+        outcomes, receipts = self._written(publication, tx)
+        for call in handlers:
+            refuse_awaitable(call())
+        return Published(tuple(BlockingHandle(self._result_of, outcome) for outcome in outcomes), receipts)
+
     def cancel(self, id: str, reason: str = "Cancelled.", *, tx: object = None) -> StopReceipt:
         """See `Outlast.cancel`."""
         return self._stop("cancel", id, StopKind.CANCEL, reason, tx)
@@ -187,6 +198,14 @@ class BlockingClient:
         if receipt.accepted:
             self._access.stop_requested(receipt.run_id, tx)
         return receipt
+
+    def _written(self, publication: Publication, tx: object) -> Written:
+        if publication.is_empty:
+            self._access.ready_blocking("publish", tx)
+            return (), ()
+        written = self._perform("publish", self._publishing.write(publication), tx)
+        self._access.wake(tx)
+        return written
 
     def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
         outcome = ending_blocking(run_id, self._look, self._access, wait_limit(timeout))

@@ -105,6 +105,21 @@ class Start:
         return outcome
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A signal to be sent. `is_new`: nobody has used its id yet."""
+
+    new: NewSignal
+    is_new: bool
+
+    def settle(self, outcome: SignalOutcome) -> SignalReceipt:
+        """Return what became of it. Raises SignalIdConflict when its id is another message's."""
+        if not outcome.created and outcome.topic != self.new.topic:
+            raise SignalIdConflict(self.new.name, self.new.dedupe_id)
+        # An id made for this call was nobody else's: what is there is this call's, written before an answer was lost.
+        return SignalReceipt(self.new.dedupe_id, outcome.created or self.is_new, outcome.woken)
+
+
 class Calls:
     """The verbs, for the workflows registered with one application."""
 
@@ -190,6 +205,11 @@ class Calls:
         self, sent: object, payload: object, *, key: str | None, id: str | None
     ) -> Call[tuple[SignalOutcome, ...], SignalReceipt]:
         """Check and encode one signal. Raises InvalidArgument and ValueNotStorable; writes nothing."""
+        message = self.message(sent, payload, key=key, id=id)
+        return Call(lambda: self.send([message]), lambda outcomes: message.settle(outcomes[0]), read_committed=True)
+
+    def message(self, sent: object, payload: object, *, key: str | None, id: str | None) -> Message:
+        """Check and encode one signal, as `signal` does."""
         signal = _signal(sent)
         step = current_step()
         if id is not None:
@@ -200,17 +220,11 @@ class Calls:
             dedupe_id = self._ids.new()
         topic = ids.topic(signal.name, ids.signal_key(key))
         text = signal.shape.encode(None if payload is MISSING else payload, f"payload of signal {signal.name!r}")
-        new = NewSignal(signal.name, topic, dedupe_id, text)
+        return Message(NewSignal(signal.name, topic, dedupe_id, text), is_new=id is None and step is None)
 
-        def settle(outcomes: tuple[SignalOutcome, ...]) -> SignalReceipt:
-            (outcome,) = outcomes
-            if not outcome.created and outcome.topic != topic:
-                raise SignalIdConflict(signal.name, dedupe_id)
-            # An id made for this call was nobody else's: what is there is this call's, written before an answer was lost.
-            is_new = id is None and step is None
-            return SignalReceipt(dedupe_id, outcome.created or is_new, outcome.woken)
-
-        return Call(lambda: self._store.send([new]), settle, read_committed=True)
+    def send(self, messages: Sequence[Message]) -> Op[tuple[SignalOutcome, ...]]:
+        """Send signals in one transaction."""
+        return self._store.send([message.new for message in messages])
 
     def stop(self, id: str, kind: StopKind, reason: str) -> Call[StopOutcome | None, StopReceipt]:
         """Check a cancel or terminate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import weakref
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,6 +14,7 @@ from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, wait_
 from outlast.client.endings import Waiters, ending
 from outlast.client.grouping import Grouped
 from outlast.client.handle import Handle, Handles, KnownRun
+from outlast.client.publishing import Publication, Published, Publishing, Written
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -44,9 +46,10 @@ class _OnLoop:
 class Client:
     """The verbs of `Outlast`, which documents them. Usable from several event loops, one after the other or at once."""
 
-    def __init__(self, access: Access, calls: Calls) -> None:
+    def __init__(self, access: Access, calls: Calls, publishing: Publishing | None = None) -> None:
         self._access = access
         self._calls = calls
+        self._publishing = publishing or Publishing(calls)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OnLoop] = weakref.WeakKeyDictionary()
 
     async def start(
@@ -130,6 +133,17 @@ class Client:
             self._access.wake(tx)
         return receipt
 
+    async def publish(self, *events: object, id: str | None = None, tx: object = None) -> Published[Handle[Any]]:
+        publication = self._publishing.plan(events, id=id)
+        handlers = self._publishing.calls(publication, awaiting=True)
+        await self._access.ready("publish", tx)
+        outcomes, receipts = await self._written(publication, tx)
+        for call in handlers:
+            result = call()
+            if inspect.isawaitable(result):
+                await result
+        return Published(tuple(Handle(self._result_of, outcome) for outcome in outcomes), receipts)
+
     async def cancel(self, id: str, reason: str = "Cancelled.", *, tx: object = None) -> StopReceipt:
         return await self._stop("cancel", id, StopKind.CANCEL, reason, tx)
 
@@ -182,6 +196,15 @@ class Client:
         if tx is None:
             return call.settle(await self._access.database.run(call.make))
         return call.settle(await self._access.database.join(tx, call.make, read_committed=call.read_committed))
+
+    async def _written(self, publication: Publication, tx: object) -> Written:
+        if publication.lone_start is not None and tx is None:
+            return (publication.lone_start.settle(await self._started(publication.lone_start)),), ()
+        if publication.is_empty:
+            return (), ()
+        written = await self._perform(self._publishing.write(publication), tx)
+        self._access.wake(tx)
+        return written
 
     async def _started(self, start: Start) -> StartOutcome:
         worker = self._access.worker_here()

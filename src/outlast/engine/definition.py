@@ -26,7 +26,7 @@ K = TypeVar("K", bound=type)
 _DECLARED: Final = "__outlast_workflow__"
 
 
-class Workflow(Generic[I, O]):
+class Workflow(Generic[I_contra, O_co]):
     """A workflow: its name and version, its code, and the shapes of its input and output. Made by `@workflow`."""
 
     def __init__(
@@ -61,28 +61,28 @@ class Workflow(Generic[I, O]):
         return self._input is not None
 
     @functools.cached_property
-    def input_shape(self) -> Shape[I]:
+    def input_shape(self) -> Shape[Any]:
         """What the input's annotation says of it. Raises DefinitionError when it names nothing that can be found."""
         return self._shape_of_input(signatures.type_hints(self.function))
 
     @functools.cached_property
-    def output_shape(self) -> Shape[O]:
+    def output_shape(self) -> Shape[O_co]:
         """What the result's annotation says of the output. Raises DefinitionError as `input_shape` does."""
         return self._shape("return", signatures.type_hints(self.function))
 
-    def bind(self, instance: object) -> Workflow[I, O]:
+    def bind(self, instance: object) -> Workflow[I_contra, O_co]:
         """Return this workflow, declared on a class, with the instance whose services its code uses."""
         bound = copy.copy(self)
         bound.function = type(instance).run  # type: ignore[attr-defined]  # a subclass may have its own
         bound.is_bound, bound._bound = True, (instance,)  # noqa: SLF001  its own class
         return bound
 
-    def begin(self, ctx: Context, value: object) -> Coroutine[Any, Any, O]:
+    def begin(self, ctx: Context, value: object) -> Coroutine[Any, Any, O_co]:
         """Make the coroutine of one run; `value` is its input, if it takes one."""
         given = (value,) if self.has_input else ()
         if self.is_plain:
             return plain.begun(self.function, *self._bound, plain.BlockingContext(ctx), *given)
-        coroutine: Coroutine[Any, Any, O] = self.function(*self._bound, ctx, *given)
+        coroutine: Coroutine[Any, Any, O_co] = self.function(*self._bound, ctx, *given)
         return coroutine
 
     def __repr__(self) -> str:

@@ -1,0 +1,79 @@
+"""What the types alone tell of whether a value can be stored as another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, NewType, Protocol, TypedDict, Union
+
+import pytest
+
+from outlast.events.fitting import fits, name_of_type
+
+
+class Base: ...
+
+
+class Derived(Base): ...
+
+
+class Row(TypedDict):
+    id: str
+
+
+class Named(Protocol):
+    name: str
+
+
+OrderId = NewType("OrderId", str)
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        (Derived, Base),
+        (Base, Base),
+        (Base, object),
+        (Base, Any),
+        (Any, Base),
+        (object, Base),
+        (int, float),
+        (bool, int),
+        (str, str | None),
+        (None, str | None),
+        (str | None, str | int | None),
+        (OrderId, str),
+        (str, OrderId),
+        (Annotated[str, "an id"], str),
+        (list[int], list[str]),
+        (list[int], Sequence),
+        (dict, Row),
+        (Row, Row),
+        (Base, Named),
+        ("a forward reference", Base),
+    ],
+)
+def test_what_fits_or_cannot_be_judged(given: object, wanted: object) -> None:
+    assert fits(given, wanted)
+
+
+@pytest.mark.parametrize(
+    "given, wanted",
+    [
+        (Base, Derived),
+        (Base, str),
+        (str, None),
+        (str | None, str),
+        (Union[int, str], int),  # noqa: UP007  the older spelling
+        (float, int),
+        (OrderId, int),
+        (Annotated[str, "an id"], int),
+        (list[int], dict[str, int]),
+        (Base, Row),
+    ],
+)
+def test_what_does_not_fit(given: object, wanted: object) -> None:
+    assert not fits(given, wanted)
+
+
+def test_a_type_is_named_as_its_reader_knows_it() -> None:
+    assert [name_of_type(kind) for kind in (Base, str | None, None)] == ["Base", "str | None", "None"]
