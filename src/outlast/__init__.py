@@ -50,10 +50,10 @@ from outlast.errors import (
     WorkflowIOError,
     WrongColour,
 )
+from outlast.events.mappings import signals_on, starts_on
 from outlast.model.connections import ConnectionOptions, Credentials
 from outlast.model.ids import RunId
 from outlast.model.journal import Entry, Kind, Phase
-from outlast.events.mappings import signals_on, starts_on
 from outlast.model.options import Retry, WorkerOptions
 from outlast.model.run import Page, Run, Status, StopKind, StopReceipt
 from outlast.model.signal import Signal, SignalReceipt
@@ -91,11 +91,11 @@ __all__ = [
     "OutlastError",
     "Page",
     "Phase",
+    "Published",
     "ResultTimeout",
     "Retry",
     "RetryAfter",
     "Run",
-    "Published",
     "RunCancelled",
     "RunFailed",
     "RunId",
@@ -122,8 +122,8 @@ __all__ = [
     "WorkflowFailed",
     "WorkflowIOError",
     "WrongColour",
+    "signals_on",
+    "starts_on",
     "step",
     "workflow",
 ]
-    "signals_on",
-    "starts_on",

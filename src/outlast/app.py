@@ -418,13 +418,13 @@ class Outlast(Publisher):
         try:
             for workflow in self._catalog:
                 _check_types(workflow)
+            self._publishing.routes.check_types()
             await access.ready("open")
             if with_worker:
                 await self._worker.start()
                 access.local = Local(self._worker, asyncio.get_running_loop())
         except BaseException:
             try:
-            self._publishing.routes.check_types()
                 await self.close()
             finally:
                 access.is_closed = was_closed
