@@ -45,6 +45,7 @@ unit: $(READY)  ## the quick tests, without a database server: make unit ARGS="-
 
 test: $(READY)  ## all tests, on SQLite and a private PostgreSQL: make test ARGS="-k claim"
 	@$(PY) tools/postgres.py ensure
+	@$(PY) -m tools.pgbouncer ensure
 	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
 demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql runs it there

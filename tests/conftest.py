@@ -7,6 +7,7 @@ pytest_plugins = [
     "support.fix_hypothesis",
     "support.fix_postgres",
     "support.fix_mysql",
+    "support.fix_pgbouncer",
     "support.fix_stores",
     "support.fix_callers",
     "support.fix_django",

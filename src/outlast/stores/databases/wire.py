@@ -29,8 +29,8 @@ class Wire:
 
 def beginning_with(settings: Mapping[str, str]) -> Mapping[Span, str | None]:
     """Return beginnings that set what lasts for the transaction, in the same round trip. Nothing stands alone then."""
-    texts = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
-    write, read = (f"{BEGIN[span]}; select {texts}" for span in ("write", "read"))
+    texts = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
+    write, read = (f"{BEGIN[span]}; {texts}" for span in ("write", "read"))
     return {"write": write, "read": read, "alone": write}
 
 

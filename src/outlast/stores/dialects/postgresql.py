@@ -167,8 +167,9 @@ def refused_for_good(error: BaseException) -> str | None:
     state = _sqlstate(error) or ""
     if (not state or state.startswith("08")) and "startup parameter" in str(error):
         return (
-            f"The database refused the connection: {error}. This is how PgBouncer answers. Its transaction pooling cannot "
-            "carry LISTEN either: give outlast a direct connection, or a pool in session mode that lets these settings pass."
+            f"The database refused the connection: {error}. This is how PgBouncer answers. Pass "
+            "ConnectionOptions(transaction_pooling=True) as connections=, with listen= and the URL of a direct connection "
+            "to be told of new work at once; or give outlast a direct connection altogether."
         )
     if state.startswith("28") or state == "3D000" or (not state and _REFUSED_FOR_GOOD.search(str(error))):
         return f"The database refused the connection: {error}."
