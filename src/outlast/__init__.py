@@ -13,6 +13,7 @@ from outlast.engine.definition import Workflow, workflow
 from outlast.engine.plain import BlockingContext
 from outlast.engine.step import Step, step
 from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.engine.transactional import TransactionalStep, transactional_step
 from outlast.errors import (
     AppClosed,
     CompensationFailed,
@@ -43,6 +44,8 @@ from outlast.errors import (
     SchemaConflict,
     SignalIdConflict,
     StepFailed,
+    TransactionAborted,
+    TransactionEnded,
     UnknownWorkflow,
     ValueNotStorable,
     ValueUnreadable,
@@ -114,6 +117,9 @@ __all__ = [
     "StepFailed",
     "StopKind",
     "StopReceipt",
+    "TransactionAborted",
+    "TransactionEnded",
+    "TransactionalStep",
     "UnknownWorkflow",
     "ValueNotStorable",
     "ValueUnreadable",
@@ -125,5 +131,6 @@ __all__ = [
     "signals_on",
     "starts_on",
     "step",
+    "transactional_step",
     "workflow",
 ]

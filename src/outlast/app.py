@@ -31,6 +31,7 @@ from outlast.model.run import Page, Run, Status, StopReceipt
 from outlast.model.signal import Signal, SignalReceipt
 from outlast.ports.clock import Clock
 from outlast.stores.databases.opening import open_database
+from outlast.stores.databases.sources import transactions_of
 from outlast.worker.worker import Worker
 
 I = TypeVar("I")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
@@ -58,6 +59,9 @@ class Outlast(Publisher):
     migrate: whether opening brings the tables up to date. Default: yes, unless `OUTLAST_ENV=production` is set, where many
         processes start at once and the deploy migrates.
     clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
+    transactions: what transactional steps write through: a sessionmaker or engine of SQLAlchemy, awaiting or not, a pool of
+        asyncpg, or a function whose result is entered for a session or connection and commits at its end. Default: the
+        engine given as database, else connections of outlast's own (asyncpg, SQLAlchemy over psycopg, sqlite3).
     connections: `ConnectionOptions(...)`: tokens instead of a password, a pooler such as PgBouncer, where to listen.
 
     Wrong arguments are refused here, not when the first run fails at night: DefinitionError for the workflows,
@@ -91,6 +95,7 @@ class Outlast(Publisher):
         schema: str = "outlast",
         migrate: bool | None = None,
         clock: Clock | None = None,
+        transactions: object = None,
         connections: ConnectionOptions = _CONNECTIONS,
     ) -> None:
         registered = [(_executable(declared), declared) for declared in workflows]
@@ -108,6 +113,7 @@ class Outlast(Publisher):
             _worker_options(worker),
             _default_retry(retry),
             clock,
+            transactions=transactions_of(transactions, database, self._database.transactions),
         )
         self._has_worker = worker is not False
 

@@ -32,6 +32,8 @@ OutlastError
 │   └── JournalMismatch            the code no longer matches what the run has recorded
 ├── Inside a step
 │   ├── NonRetryable               raise it to give up at once
+│   │   └── TransactionEnded       a transactional step committed or rolled back by itself
+│   ├── TransactionAborted         a transactional step swallowed an error of the database
 │   └── RetryAfter                 raise it to choose the next attempt's time
 └── Database
     ├── DatabaseUnavailable
@@ -308,6 +310,14 @@ class RetryAfter(OutlastError):
     def __init__(self, delay: str | timedelta, message: str = "") -> None:
         super().__init__(message or f"try again after {delay}")
         self.delay = delay
+
+
+class TransactionEnded(NonRetryable):
+    """The function of a transactional step committed or rolled back its transaction itself. Its entry was not recorded."""
+
+
+class TransactionAborted(OutlastError):
+    """The transaction of a transactional step takes nothing more, because an error in it was caught. All was rolled back."""
 
 
 class DatabaseUnavailable(OutlastError):

@@ -31,6 +31,10 @@ START = 1_767_225_600_000_000
 """2026-01-01T00:00Z."""
 
 
+TX = "the transaction"
+"""What transactional steps are given."""
+
+
 class Rehearsal:
     """One run and all that is remembered of it between two turns."""
 
@@ -186,6 +190,7 @@ class Turn:
         self.execution = execution
         self.in_flight: dict[str, StepCall] = {}
         self.progress: Progress
+        self.settled: Record
 
     @property
     def state(self) -> Working | Parked | Finished | Held:
@@ -216,11 +221,27 @@ class Turn:
             value = performed(call)
         except BaseException as error:  # noqa: BLE001
             return self.raises(name, error)
-        return self.returns(name, value)
+        return self.commits(name, value) if call.is_transactional else self.returns(name, value)
 
     def returns(self, name: str, value: object = None) -> Progress:
         """Report that an attempt returned."""
         self.execution.step_returned(self.in_flight.pop(name), value)
+        return self.run()
+
+    def commits(self, name: str, value: object = None) -> Progress:
+        """Report that a transactional attempt returned, and that its transaction was committed."""
+        self.settles(name, value)
+        return self.was_committed(name)
+
+    def settles(self, name: str, value: object = None) -> Record:
+        """Ask for the record of a transactional attempt that has returned."""
+        self.settled = self.execution.step_settled(self.in_flight[name], value)
+        return self.settled
+
+    def was_committed(self, name: str) -> Progress:
+        """The record that was asked for is in the journal."""
+        self.rehearsal.journal.append(self.settled)
+        self.execution.step_recorded(self.in_flight.pop(name))
         return self.run()
 
     def raises(self, name: str, error: BaseException) -> Progress:
@@ -249,7 +270,7 @@ def performed(call: StepCall) -> Any:
     """Make an attempt: in a loop of its own, as a worker does on the application's."""
 
     async def awaited() -> Any:
-        value = call.invoke()
+        value = call.invoke(TX) if call.is_transactional else call.invoke()
         return await value if inspect.isawaitable(value) else value
 
     return asyncio.run(awaited())

@@ -9,7 +9,7 @@ from outlast.model.run import Status, Stop, StopKind
 from outlast.worker.flusher import Staged, Writer
 from outlast.worker.steps import Returned
 from outlast.worker.turn import Turn
-from support.worker_fakes import FakePlace, ScriptedExecution
+from support.worker_fakes import LEASE, FakePlace, ScriptedExecution
 
 CANCEL = Stop(StopKind.CANCEL, Failure(type="x", message="no longer wanted"), 5)
 TERMINATE = Stop(StopKind.TERMINATE, Failure(type="x", message="at once"), 6)
@@ -30,6 +30,8 @@ class Desk:
         self.asked: list[Writer] = []
         self.ends: list[tuple[bool, bool]] = []
         self.is_leaving = False
+        self.lease = LEASE
+        self.is_lost = False
         self.turn = Turn(
             self,
             self.place,  # type: ignore[arg-type]  # the part of it that a turn uses
@@ -51,6 +53,9 @@ class Desk:
     def staying(self, turn: Turn) -> None:
         assert self.is_leaving
         self.is_leaving = False
+
+    def lose(self) -> None:
+        self.is_lost = True
 
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
         assert lost or self.is_leaving

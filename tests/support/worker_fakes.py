@@ -18,7 +18,9 @@ from outlast.model.options import OnCancel, Retry
 from outlast.model.run import Status, Stop
 from outlast.model.signal import StoredSignal
 from outlast.ports.store import Batch, Claim, ClaimedRun, ClaimRequest, FlushOutcome, Lease, Renewal
+from outlast.ports.transactions import Transactions
 from outlast.worker.databasetime import DatabaseTime
+from outlast.worker.granting import Ask, Grant
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Ending, Report
 from outlast.worker.workplace import Workplace
@@ -44,6 +46,7 @@ class FakeStep:
         is_async: bool = True,
         timeout: timedelta | None = None,
         on_cancel: OnCancel = "finish",
+        is_transactional: bool = False,
     ) -> StepCall:
         return StepCall(
             name=self.name,
@@ -54,6 +57,7 @@ class FakeStep:
             timeout=timeout,
             on_cancel=on_cancel,
             stop_flag=lambda: self.flags.append("stop"),
+            is_transactional=is_transactional,
         )
 
 
@@ -108,6 +112,15 @@ class ScriptedExecution:
     def step_given_back(self, call: StepCall) -> None:
         self.told.append(("given back", call.name))
 
+    def step_settled(self, call: StepCall, value: object) -> Record:
+        if isinstance(value, Exception):
+            raise value
+        self.told.append(("settled", call.name, value))
+        return record(99, call.name)
+
+    def step_recorded(self, call: StepCall) -> None:
+        self.told.append(("recorded", call.name))
+
     def request_stop(self, stop: Stop) -> None:
         self.told.append(("stop", stop))
 
@@ -118,13 +131,28 @@ class ScriptedExecution:
 class FakeAttempt:
     """An attempt that ends when the test says so."""
 
-    def __init__(self, call: StepCall, report: Report) -> None:
+    def __init__(self, call: StepCall, report: Report, ask: Ask | None = None) -> None:
         self.call = call
         self._report = report
+        self._ask = ask
         self.told: list[str] = []
+        self.is_heard = True
+        self.granted: Grant | None = None
+        self.refused: BaseException | None = None
 
     def end(self, ending: Ending) -> None:
         self._report(self.call, ending)
+
+    def settle(self, value: object = None) -> None:
+        """Ask to commit, as a transactional attempt does when its function has returned."""
+        assert self._ask is not None
+        self._ask(self, value)
+
+    def grant(self, grant: Grant) -> None:
+        self.granted = grant
+
+    def refuse(self, error: BaseException) -> None:
+        self.refused = error
 
     def request_stop(self) -> None:
         self.told.append("stop")
@@ -142,8 +170,8 @@ class FakeSteps:
     def __init__(self) -> None:
         self.attempts: dict[str, FakeAttempt] = {}
 
-    def perform(self, run_id: RunId, call: StepCall, report: Report) -> FakeAttempt:
-        self.attempts[call.name] = attempt = FakeAttempt(call, report)
+    def perform(self, run_id: RunId, call: StepCall, report: Report, ask: Ask | None = None) -> FakeAttempt:
+        self.attempts[call.name] = attempt = FakeAttempt(call, report, ask)
         return attempt
 
     def current(self) -> None: ...
@@ -164,7 +192,7 @@ class FakePlace:
     """The part of a workplace that a turn uses, without a loop."""
 
     def __init__(self) -> None:
-        self.steps = FakeSteps()
+        self.steps = self.transactional = FakeSteps()
         self.timers: list[tuple[float, FakeTimer]] = []
         self.is_stopping = False
         self.driving: RunId | None = None
@@ -215,6 +243,7 @@ class FakeDatabase:
 
     def __init__(self, **answers: object) -> None:
         self.store = FakeStore()
+        self.transactions = Transactions()
         self.answers: dict[str, Any] = {
             "register": Lease(WorkerId("w-1"), 1),
             "renew": Renewal(0, ()),
@@ -331,6 +360,7 @@ def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10
     loop, context = asyncio.get_running_loop(), contextvars.Context()
     heard: list[tuple[Any, ...]] = []
     workflows: Any = {("w", 1): object()}
+    steps = FakeSteps()
     place = ScriptedWorkplace(
         database=database,  # type: ignore[arg-type]  # the part of it that is used
         workflows=workflows,
@@ -340,7 +370,8 @@ def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10
         context=context,
         time=DatabaseTime(None),
         entropy=Random(1),
-        steps=FakeSteps(),  # type: ignore[arg-type]  # the same
+        steps=steps,  # type: ignore[arg-type]  # the same
+        transactional=steps,  # type: ignore[arg-type]  # the same
         parked=ParkedRuns(cached),
         look=lambda: heard.append(("look",)),
         look_at=lambda at: heard.append(("look at", at)),

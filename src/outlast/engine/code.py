@@ -207,6 +207,7 @@ class Code:
                 shape=request.shape,
                 timeout=options.timeout,
                 on_cancel=options.on_cancel,
+                is_transactional=request.is_transactional,
                 is_wanted=asked.is_wanted,
             )
             action.recall(recorded)

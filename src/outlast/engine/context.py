@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeVar, Unpack, cast, overload
@@ -17,6 +18,7 @@ from outlast.engine.conditions import Condition
 from outlast.engine.host import Host, StepRequest, Won
 from outlast.engine.step import PLAIN, Step, StepChoices, step_options
 from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.engine.transactional import TransactionalStep, in_transaction, undo_in_transaction
 from outlast.errors import InvalidArgument, ValueNotStorable, WorkflowFailed
 from outlast.model import ids
 from outlast.model.durations import Duration, to_us
@@ -93,12 +95,76 @@ class Context:
         if not self._host.check("ctx.step"):
             await self._host.stall()
         signatures.check_callable(function, f"The function of step {name!r}")
-        if isinstance(function, Step):
+        if isinstance(function, Step | TransactionalStep):
             self._host.refuse(f"{function!r} is a step already: call it, as in `await charge.named({name!r})(order)`.")
         chosen = PLAIN if compensate is None and not options else step_options(compensate, **options)
         shape = shape_of(signatures.result_type(function))
         return await self._host.ask_step(
             StepRequest(self._name(name), function, signatures.is_awaited(function), shape, chosen)
+        )
+
+    @overload
+    async def transaction(
+        self,
+        name: str,
+        function: Callable[[Any], Coroutine[Any, Any, R]],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    @overload
+    async def transaction(
+        self,
+        name: str,
+        function: Callable[[Any, StepContext], Coroutine[Any, Any, R]],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    @overload
+    async def transaction(
+        self,
+        name: str,
+        function: Callable[[Any], Awaitable[R] | R],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    @overload
+    async def transaction(
+        self,
+        name: str,
+        function: Callable[[Any, StepContext], Awaitable[R] | R],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    async def transaction(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        compensate: Callable[[Any, CompensationContext, Any], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> object:
+        """Perform `function` under this name in a transaction of the application's, which commits with the result's entry.
+
+        It is called with the session or connection, and the StepContext if it takes two arguments; what undoes it
+        (`compensate=`) with a transaction too. Otherwise as `step` and `@transactional_step`. Raises StepFailed.
+        """
+        if not self._host.check("ctx.transaction"):
+            await self._host.stall()
+        signatures.check_callable(function, f"The function of transaction {name!r}")
+        if isinstance(function, Step | TransactionalStep):
+            self._host.refuse(
+                f"{function!r} is a step already: call it, as in `await {function.name}.named({name!r})(order)`."
+            )
+        chosen = step_options(None, **options) if options else PLAIN
+        if compensate is not None:
+            chosen = replace(chosen, undo=undo_in_transaction(compensate))
+        shape, is_awaited = shape_of(signatures.result_type(function)), signatures.is_awaited(function)
+        return await self._host.ask_step(
+            StepRequest(self._name(name), in_transaction(function), is_awaited, shape, chosen, is_transactional=True)
         )
 
     # Waiting.

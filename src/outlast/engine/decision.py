@@ -54,17 +54,22 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     plain one is called on a thread, and if it returns an awaitable, that is to be awaited on the application's loop. It is
     to run in a fresh copy of the worker's own contextvars context, never in the workflow's; `invoke` itself marks that
     context as being inside this step.
+
+    A transactional one is `invoke(tx)`, called inside a transaction of the application's. When it has returned,
+    `Execution.step_settled` gives the record that is to be committed with it.
     """
 
     name: str
     kind: Kind
     attempt: int
-    invoke: Callable[[], Any]
+    invoke: Callable[..., Any]
     is_async: bool
     timeout: timedelta | None
     on_cancel: OnCancel
     stop_flag: Callable[[], None]
     """Call it when the run was asked to stop while this attempt runs: it sets `StepContext.stop_requested`."""
+
+    is_transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,18 @@ class Execution:
         """An attempt raised, or timed out (TimeoutError); call `run` next."""
         self._performing.raised(call, error)
 
+    def step_settled(self, call: StepCall, value: object) -> Record:
+        """A transactional attempt returned: give the record that is to be committed in its transaction.
+
+        Until the attempt's end is told (`step_recorded`, or `step_raised` when nothing was committed) `run` is not called.
+        Raises what keeps it from being recorded so: a misuse, or a result that cannot be stored.
+        """
+        return self._performing.settle(call, value)
+
+    def step_recorded(self, call: StepCall) -> None:
+        """The record of a transactional attempt was committed; call `run` next."""
+        self._performing.recorded(call)
+
     def step_given_back(self, call: StepCall) -> None:
         """An attempt was cut short by a shutdown: nothing is recorded, and it does not count."""
         self._performing.given_back(call)

@@ -17,7 +17,6 @@ import msgspec
 
 from outlast.engine.conditions import Condition
 from outlast.engine.eventloop import WorkflowLoop, running_loop
-from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.model.journal import Kind
 from outlast.model.options import OnCancel, Retry
 from outlast.model.values import Shape
@@ -25,10 +24,12 @@ from outlast.model.values import Shape
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What undoes a step: called with a context and the step's recorded result."""
+    """What undoes a step: called with a context and the step's recorded result, before them the transaction if it is to be
+    called in one."""
 
-    function: Callable[[CompensationContext, Any], Any]
+    function: Callable[..., Any]
     is_awaited: bool
+    is_transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +44,15 @@ class StepOptions:
 
 
 class StepRequest(msgspec.Struct):
-    """One call of a step in workflow code. `function` has the call's arguments in it already."""
+    """One call of a step in workflow code. `function` has the call's arguments in it already; that of a transactional step
+    is called with the context and the transaction."""
 
     name: str
-    function: Callable[[StepContext], Any]
+    function: Callable[..., Any]
     is_awaited: bool
     shape: Shape[Any]
     options: StepOptions
+    is_transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

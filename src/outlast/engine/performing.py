@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
@@ -45,6 +45,7 @@ class Action(msgspec.Struct, kw_only=True, eq=False):
     shape: Shape[Any] | None
     timeout: timedelta | None = None
     on_cancel: OnCancel = "finish"
+    is_transactional: bool = False
     is_wanted: Callable[[], bool] = lambda: True
     attempts: int = 0
     """Attempts that are used up."""
@@ -57,17 +58,6 @@ class Action(msgspec.Struct, kw_only=True, eq=False):
             self.due_at = recorded.retry.due_at
 
 
-class Report(msgspec.Struct):
-    """How an attempt ended, and when that was told. `error` is None when it returned `value`."""
-
-    action: Action
-    attempt: int
-    at: int
-    value: Any = None
-    error: BaseException | None = None
-    interrupted: bool = False
-
-
 class Outcome(msgspec.Struct):
     """The recorded end of an action: its value, or why it failed."""
 
@@ -75,6 +65,27 @@ class Outcome(msgspec.Struct):
     value: Any = None
     failed: StepFailed | None = None
     misuse: DefinitionError | None = None
+
+
+class Unstorable(Exception):
+    """An attempt returned what cannot be stored, so it has failed for good. `reason` says why."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Report(msgspec.Struct):
+    """How an attempt ended, and when that was told. `error` is None when it returned `value`. An `outcome` that is in the
+    journal already comes before all that is not, so it was told at 0."""
+
+    action: Action
+    attempt: int
+    at: int
+    value: Any = None
+    error: BaseException | None = None
+    interrupted: bool = False
+    outcome: Outcome | None = None
 
 
 class Performing:
@@ -91,6 +102,7 @@ class Performing:
         self._reports: deque[Report] = deque()
         self._in_flight: dict[str, Action] = {}
         self._misused: dict[str, DefinitionError] = {}
+        self._settled: dict[str, Outcome] = {}
 
     # What is to be done.
 
@@ -170,6 +182,7 @@ class Performing:
             timeout=action.timeout,
             on_cancel=action.on_cancel,
             stop_flag=context.request_stop,
+            is_transactional=action.is_transactional,
         )
 
     # What has been done.
@@ -185,9 +198,39 @@ class Performing:
         self._reports.append(Report(action, call.attempt, self._time.now(), value))
 
     def raised(self, call: StepCall, error: BaseException) -> None:
-        """An attempt raised."""
+        """An attempt raised, or what it had done in its transaction was not committed."""
         action = self._in_flight.pop(call.name)
+        self._settled.pop(call.name, None)
         self._reports.append(Report(action, call.attempt, self._time.now(), error=error))
+
+    def settle(self, call: StepCall, value: object) -> Record:
+        """An attempt returned in a transaction that is to be committed with this record: see `Execution.step_settled`.
+
+        Nothing is changed before it is known what became of the transaction.
+        """
+        action = self._in_flight[call.name]
+        misuse = self._misused.get(call.name)
+        if misuse is not None:
+            raise misuse
+        text: str | None = None
+        kept: Any = None
+        if action.shape is not None:
+            try:
+                text, kept = action.shape.settle(value, f"result of step {action.name!r}")
+            except Exception as error:
+                discard(value)
+                raise Unstorable(error) from error
+        record = self._journal.draft(
+            action.kind, Phase.DONE, action.name, at=self._time.now(), attempt=call.attempt, payload=text
+        )
+        self._settled[call.name] = Outcome(record, kept)
+        return record
+
+    def recorded(self, call: StepCall) -> None:
+        """The record that `settle` gave was committed."""
+        action, outcome = self._in_flight.pop(call.name), self._settled.pop(call.name)
+        self._journal.adopt(outcome.record)
+        self._reports.appendleft(Report(action, call.attempt, 0, outcome=outcome))
 
     def given_back(self, call: StepCall) -> None:
         """An attempt was cut short and does not count."""
@@ -204,6 +247,8 @@ class Performing:
         """Record the next outcome; return it if it is the action's end, None if another attempt follows."""
         report = self._reports.popleft()
         action = report.action
+        if report.outcome is not None:
+            return report.outcome
         if report.interrupted:
             return self._gave_up(report, INTERRUPTED)
         error = self._misused.pop(action.name, report.error)
@@ -211,6 +256,8 @@ class Performing:
             return self._completed(report)
         if isinstance(error, DefinitionError):
             return self._gave_up(report, failure_of(error), misuse=error)
+        if isinstance(error, Unstorable):
+            return self._gave_up(report, failure_of(error.reason))
         verdict = judge(error, report.attempt, action.policy, self._entropy)
         if isinstance(verdict, Again) and may_retry and action.is_wanted():
             self._retry(report, verdict)
@@ -225,7 +272,7 @@ class Performing:
             try:
                 text, value = action.shape.settle(report.value, f"result of step {action.name!r}")
             except Exception as error:  # noqa: BLE001  the value's own code too: a dead proxy raises when it is asked for its class
-                _discard(report.value)
+                discard(report.value)
                 return self._gave_up(report, failure_of(error))
         return Outcome(self._final(report, Phase.DONE, text), value)
 
@@ -255,10 +302,11 @@ class Performing:
         self.enqueue(action)
 
 
-def _discard(value: object) -> None:
-    """Close a coroutine that nobody will await. Only its type is looked at, which no value can answer for itself."""
-    if type(value) is CoroutineType:
-        value.close()
+def discard(value: object) -> None:
+    """Close what nobody will await. Only its type is looked at, which no value can answer for itself."""
+    if type(value) in {CoroutineType, _Rest}:
+        closing: Any = value
+        closing.close()
 
 
 def step_failed(record: Record) -> StepFailed:
@@ -266,19 +314,30 @@ def step_failed(record: Record) -> StepFailed:
     return StepFailed(record.name, record.attempt, decode_failure(record.payload or ""))
 
 
-async def _await_inside(frame: StepFrame, function: Callable[[Any], Any], context: StepContext) -> object:
+async def _await_inside(frame: StepFrame, function: Callable[..., Any], context: StepContext, *tx: object) -> object:
     with inside(frame):
-        value = function(context)
+        value = function(context, *tx)
         return await value if inspect.isawaitable(value) else value
 
 
-def _call_inside(frame: StepFrame, function: Callable[[Any], Any], context: StepContext) -> object:
+def _call_inside(frame: StepFrame, function: Callable[..., Any], context: StepContext, *tx: object) -> object:
     with inside(frame):
-        value = function(context)
-    return _rest_inside(frame, value) if inspect.isawaitable(value) else value
+        value = function(context, *tx)
+    return _Rest(frame, value) if inspect.isawaitable(value) else value
 
 
-async def _rest_inside(frame: StepFrame, rest: Awaitable[object]) -> object:
+class _Rest:
     """Await what a plain function returned, which was made on a thread, in the context it is awaited in."""
-    with inside(frame):
-        return await rest
+
+    __slots__ = ("_frame", "_rest")
+
+    def __init__(self, frame: StepFrame, rest: Awaitable[object]) -> None:
+        self._frame = frame
+        self._rest = rest
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        with inside(self._frame):
+            return (yield from self._rest.__await__())
+
+    def close(self) -> None:
+        discard(self._rest)

@@ -211,6 +211,17 @@ class Journal:
         self._new.append(record)
         return record
 
+    def draft(self, kind: Kind, phase: Phase, name: str, *, at: int, attempt: int, payload: str | None) -> Record:
+        """Make the record that comes next, for whoever commits it. Nothing is appended; nothing may be until it is known
+        what became of it."""
+        assert not self._new
+        return Record(self._next_seq, kind, phase, name, attempt, None, payload, at)
+
+    def adopt(self, record: Record) -> None:
+        """A drafted record was committed: it is in the journal."""
+        assert record.seq == self._next_seq
+        self._next_seq += 1
+
     def take_new(self) -> tuple[Record, ...]:
         """Return the records added since the last time."""
         new, self._new = self._new, []

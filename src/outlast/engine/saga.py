@@ -88,13 +88,14 @@ class Saga:
             is_awaited=slot.undo.is_awaited,
             policy=slot.policy,
             shape=None,
+            is_transactional=slot.undo.is_transactional,
         )
 
     def _context(self, slot: Slot, reason: Failure, attempt: int) -> StepContext:
         return CompensationContext(self._run_id, slot.step, attempt, reason=reason)
 
 
-def _undo(run_id: RunId, slot: Slot, context: CompensationContext) -> object:
+def _undo(run_id: RunId, slot: Slot, context: CompensationContext, *tx: object) -> object:
     # Read again for each attempt: what the workflow's code did to its own copy is not recorded.
     result = slot.shape.decode(slot.result or "", f"result of step {slot.step!r} of run {run_id!r}")
-    return slot.undo.function(context, result)
+    return slot.undo.function(*tx, context, result)

@@ -66,18 +66,22 @@ def undo_by(function: Callable[..., Any]) -> Undo:
     return Undo(function, signatures.is_awaited(function))
 
 
-class _Definition:
+class StepDefinition:
     """What all names and bindings of one step share, so that a compensation declared later is known to each."""
 
-    def __init__(self, function: Callable[..., Any], options: StepOptions, local: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], options: StepOptions, local: Mapping[str, Any] | None, *, leading: int = 0
+    ) -> None:
+        """`leading` parameters of the function, and of what undoes it, are filled before the context."""
         self.function = function
         self.options = options
         self.is_awaited = signatures.is_awaited(function)
+        self._leading = leading
         if local is not None:
             # The names around a nested function are there only now. Elsewhere types are looked up at the first use,
             # when those that stand further down in the module are there too.
             self.shape = shape_of(signatures.result_type(function, local))
-            self.context_at = _context_at(function, local)
+            self.context_at = context_position(function, local, most=leading + 2)
 
     @functools.cached_property
     def shape(self) -> Shape[Any]:
@@ -86,12 +90,32 @@ class _Definition:
     @functools.cached_property
     def context_at(self) -> int | None:
         """The position of the StepContext among the parameters; a method has it second."""
-        return _context_at(self.function, None)
+        return context_position(self.function, most=self._leading + 2)
 
     @functools.cached_property
     def undo_is_method(self) -> bool:
         undo = self.options.undo
-        return undo is not None and len(signatures.positional(undo.function)) > 2
+        return undo is not None and len(signatures.positional(undo.function)) > self._leading + 2
+
+    def called(self, context: StepContext, filled: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Call the function, with its context where it wants it."""
+        if self.context_at is None:
+            return self.function(*filled, **kwargs)
+        before, after = filled[: self.context_at], filled[self.context_at :]
+        return self.function(*before, context, *after, **kwargs)
+
+    def undo_with(self, undo: Undo, name: str) -> None:
+        """Declare what undoes the step."""
+        if self.options.undo is not None:
+            raise DefinitionError(f"Step {name!r} has a compensation already.")
+        self.options = replace(self.options, undo=undo)
+
+    def options_of(self, bound: tuple[object, ...]) -> StepOptions:
+        """Return the options of a step that is bound to an instance, if it is: what undoes it may be a method too."""
+        undo = self.options.undo
+        if not bound or undo is None or not self.undo_is_method:
+            return self.options
+        return replace(self.options, undo=replace(undo, function=functools.partial(undo.function, *bound)))
 
 
 class Step(Generic[P, R]):
@@ -101,7 +125,7 @@ class Step(Generic[P, R]):
     Anywhere else, in another step or in a test, it simply runs the function.
     """
 
-    def __init__(self, definition: _Definition, name: str, bound: tuple[object, ...] = ()) -> None:
+    def __init__(self, definition: StepDefinition, name: str, bound: tuple[object, ...] = ()) -> None:
         self._definition = definition
         self._bound = bound
         self.name = name
@@ -114,16 +138,7 @@ class Step(Generic[P, R]):
         if host is not None:
             result: R = await host.ask_step(self._request(args, kwargs))
             return result
-        frame = current_step()
-        run_id, key = (
-            ("no-run", f"no-run:{self.name}:{uuid4()}")
-            if frame is None
-            else (frame.run_id, frame.nested_key(self.name))
-        )
-        context = StepContext(run_id, self.name, idempotency_key=key)
-        with inside(StepFrame(ids.RunId(run_id), self.name, key, 1)):
-            value = self._called(context, args, kwargs)
-            return cast("R", await value if inspect.isawaitable(value) else value)
+        return cast("R", await called_alone(self.name, lambda context: self._called(context, args, kwargs)))
 
     def named(self, name: str) -> Step[P, R]:
         """Return this step under another name, to call it more than once in a run."""
@@ -142,10 +157,7 @@ class Step(Generic[P, R]):
 
         It is called when the run fails, times out or is cancelled after the step has completed, under its own retry policy.
         """
-        definition = self._definition
-        if definition.options.undo is not None:
-            raise DefinitionError(f"Step {self.name!r} has a compensation already.")
-        definition.options = replace(definition.options, undo=undo_by(function))
+        self._definition.undo_with(undo_by(function), self.name)
         return function
 
     @overload
@@ -165,22 +177,21 @@ class Step(Generic[P, R]):
         def perform(context: StepContext) -> object:
             return self._called(context, args, kwargs)
 
-        options = self._bound_options() if self._bound and definition.undo_is_method else definition.options
+        options = definition.options_of(self._bound) if self._bound else definition.options
         return StepRequest(self.name, perform, definition.is_awaited, definition.shape, options)
 
     def _called(self, context: StepContext, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        definition = self._definition
-        if definition.context_at is None:
-            return definition.function(*self._bound, *args, **kwargs)
-        filled = (*self._bound, *args)
-        before, after = filled[: definition.context_at], filled[definition.context_at :]
-        return definition.function(*before, context, *after, **kwargs)
+        return self._definition.called(context, (*self._bound, *args), kwargs)
 
-    def _bound_options(self) -> StepOptions:
-        options = self._definition.options
-        assert options.undo is not None
-        bound = functools.partial(cast("Callable[..., Any]", options.undo.function), *self._bound)
-        return replace(options, undo=Undo(bound, options.undo.is_awaited))
+
+async def called_alone(name: str, function: Callable[[StepContext], object]) -> object:
+    """Call a step's function where nothing is journaled: in a test, or as a plain function inside of another step."""
+    frame = current_step()
+    run_id, key = ("no-run", f"no-run:{name}:{uuid4()}") if frame is None else (frame.run_id, frame.nested_key(name))
+    context = StepContext(run_id, name, idempotency_key=key)
+    with inside(StepFrame(ids.RunId(run_id), name, key, 1)):
+        value = function(context)
+        return await value if inspect.isawaitable(value) else value
 
 
 class StepDecorator(Protocol):
@@ -261,16 +272,25 @@ def _declared(
 ) -> Step[Any, Any]:
     if isinstance(function, Step):
         raise DefinitionError(f"{function!r} is a step already.")
+    given = step_name(function, name, "step")
+    return Step(StepDefinition(function, options, local), given)
+
+
+def step_name(function: Callable[..., Any], name: str | None, decorator: str) -> str:
+    """Check what is to be a step, and return its name."""
     signatures.check_callable(function, "A step")
     given = name if name is not None else signatures.name_of(function)
     if given == "<lambda>":
-        raise DefinitionError("A lambda has no name of its own: step(name='...') gives it one.")
-    return Step(_Definition(function, options, local), ids.entry_name(given))
+        raise DefinitionError(f"A lambda has no name of its own: {decorator}(name='...') gives it one.")
+    return ids.entry_name(given)
 
 
-def _context_at(function: Callable[..., Any], local: Mapping[str, Any] | None) -> int | None:
+def context_position(
+    function: Callable[..., Any], local: Mapping[str, Any] | None = None, *, most: int = 2
+) -> int | None:
+    """Return which of the first parameters is annotated as a StepContext."""
     hints = signatures.type_hints(function, local)
-    for position, parameter in enumerate(signatures.positional(function)[:2]):
+    for position, parameter in enumerate(signatures.positional(function)[:most]):
         hint = hints.get(parameter.name) or signatures.annotation_text(function, parameter.name)
         if hint is StepContext or (isinstance(hint, str) and hint.strip("'\"").rpartition(".")[2] == "StepContext"):
             return position

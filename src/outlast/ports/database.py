@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from outlast.ports.operation import Op
 from outlast.ports.store import Store
+from outlast.ports.transactions import Transactions
 
 T = TypeVar("T")
 MakeOp = Callable[[], Op[T]]
@@ -65,6 +66,32 @@ class Database(Protocol):
 
     def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
         """Run an op inside the caller's blocking transaction."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions:
+        """Transactions over connections of ours, for an application that gives none of its own."""
+        ...
+
+    async def mark(self, tx: object) -> None:
+        """Mark the application's transaction at its beginning, for `join_marked`. Raises NotATransaction as `join` does, and
+        where it cannot reach our tables."""
+        ...
+
+    def mark_blocking(self, tx: object) -> None:
+        """Mark a blocking transaction."""
+        ...
+
+    async def join_marked(self, tx: object, make: MakeOp[T]) -> T:
+        """Run an op inside the transaction that was marked, at its end.
+
+        MUST raise TransactionEnded when it is not that transaction any more, whatever the application did: its rows would be
+        committed apart from ours. Raises TransactionAborted when the database takes nothing more in it.
+        """
+        ...
+
+    def join_marked_blocking(self, tx: object, make: MakeOp[T]) -> T:
+        """Run an op inside the blocking transaction that was marked."""
         ...
 
     def after_commit(self, tx: object, action: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn, Protocol
 
 from outlast.engine.decision import Progress, StepCall
+from outlast.model.journal import Record
 from outlast.model.run import Stop
 from outlast.model.signal import StoredSignal
 
@@ -25,6 +26,8 @@ class Drivable(Protocol):
     def run(self) -> Progress: ...
     def step_returned(self, call: StepCall, value: object, /) -> None: ...
     def step_raised(self, call: StepCall, error: BaseException, /) -> None: ...
+    def step_settled(self, call: StepCall, value: object, /) -> Record: ...
+    def step_recorded(self, call: StepCall, /) -> None: ...
     def step_given_back(self, call: StepCall, /) -> None: ...
     def request_stop(self, stop: Stop, /) -> None: ...
     def close(self) -> None: ...
@@ -47,6 +50,12 @@ class Unusable:
         raise self._error
 
     def step_raised(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def step_settled(self, *_: object) -> NoReturn:
+        raise self._error
+
+    def step_recorded(self, *_: object) -> NoReturn:
         raise self._error
 
     def step_given_back(self, *_: object) -> NoReturn:

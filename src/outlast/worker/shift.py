@@ -23,6 +23,7 @@ from outlast.model.options import Retry, WorkerOptions
 from outlast.ports.clock import Clock
 from outlast.ports.database import Database
 from outlast.ports.store import Lease, NewRun, Outcome, StartOutcome
+from outlast.ports.transactions import Transactions
 from outlast.worker.claiming import Claims, Looking
 from outlast.worker.databasetime import DatabaseTime, monotonic
 from outlast.worker.heartbeat import Heartbeat, Listeners, Renewed
@@ -31,6 +32,7 @@ from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
 from outlast.worker.tenure import Tenure
 from outlast.worker.threads import called
+from outlast.worker.transactional import TransactionalSteps
 from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
@@ -56,6 +58,7 @@ class Contract:
     options: WorkerOptions
     default_retry: Retry
     clock: Clock | None
+    transactions: Transactions
 
 
 class Shift:
@@ -65,10 +68,12 @@ class Shift:
         options = contract.options
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         self.tenure: Tenure | None = None
+        steps = Steps(loop, context, threads=options.threads, around=options.around_steps or called)
         self.place = Workplace(
             database=contract.database, workflows=contract.workflows, default_retry=contract.default_retry,
             concurrency=options.concurrency, loop=loop, context=context, time=DatabaseTime(contract.clock),
-            entropy=random.SystemRandom(), steps=Steps(loop, context, threads=options.threads, around=options.around_steps or called),
+            entropy=random.SystemRandom(), steps=steps,
+            transactional=TransactionalSteps(contract.database, contract.transactions, steps, look=self.look),
             parked=ParkedRuns(options.cached_runs), look=self.look, look_at=self._look_at,
             slot_freed=self._slot_freed, run_ended=self._run_ended,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from outlast.engine.decision import StepCall
+from outlast.engine.performing import discard
 from outlast.model.ids import RunId
 from outlast.worker.threads import Around, Threads, called
 
@@ -39,12 +40,18 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """The function returned, and what it wrote was committed together with the record of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class GivenBack:
     """The worker's shutdown cut the attempt short, so it says nothing about the step."""
 
 
 GIVEN_BACK: Final = GivenBack()
-Ending: TypeAlias = Returned | Raised | GivenBack
+RECORDED: Final = Recorded()
+Ending: TypeAlias = Returned | Recorded | Raised | GivenBack
 
 
 class Attempt(Protocol):
@@ -81,7 +88,9 @@ class Steps:
         """Begin an attempt and report its outcome once, from a plain callback of the loop."""
         if call.is_async:
             return _Coroutine(self, run_id, call, report)
-        return _Threaded(self, run_id, call, report)
+        attempt = ThreadAttempt(self, run_id, call, report)
+        self.threads.run(attempt)
+        return attempt
 
     def task(
         self, awaiting: Callable[[], Awaitable[object]], run_id: RunId, name: str, context: contextvars.Context
@@ -223,14 +232,10 @@ class _Coroutine(_Attempt):
         self._end(self._late())
 
 
-class _Threaded(_Attempt):
+class ThreadAttempt(_Attempt):
     """An attempt on a thread. Nothing can interrupt it: when its time is over it is no longer listened to."""
 
     __slots__ = ()
-
-    def __init__(self, steps: Steps, run_id: RunId, call: StepCall, report: Report) -> None:
-        super().__init__(steps, run_id, call, report)
-        steps.threads.run(self)
 
     def request_stop(self) -> None:
         if self._report is not None:
@@ -274,16 +279,16 @@ class _Threaded(_Attempt):
         elif self._report is not None:
             self._await(lambda: value)
             self._close_unawaited(value)
-        elif inspect.iscoroutine(value):
-            value.close()
+        else:
+            discard(value)
 
     def raised(self, error: BaseException) -> None:
         self._end(Raised(error))
 
     def _close_unawaited(self, value: object) -> None:
         """A task that is cancelled before it begins leaves its coroutine as it is; Python complains about those."""
-        if self._task is not None and inspect.iscoroutine(value):
-            self._task.add_done_callback(lambda _: value.close())
+        if self._task is not None:
+            self._task.add_done_callback(lambda _: discard(value))
 
     def _expire(self) -> None:
         self._timed_out = True

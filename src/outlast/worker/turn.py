@@ -18,10 +18,11 @@ from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Record
 from outlast.model.run import Status, Stop, StopKind
 from outlast.model.signal import StoredSignal
-from outlast.ports.store import RunWrite, Wait
+from outlast.ports.store import Batch, Lease, RunWrite, Wait
 from outlast.worker.drivable import Drivable
 from outlast.worker.flusher import Staged, Writer
-from outlast.worker.steps import Attempt, Ending, GivenBack, Raised, Returned
+from outlast.worker.granting import NO_GRANTS, Asking, Grant, Grants
+from outlast.worker.steps import Attempt, Ending, GivenBack, Raised, Recorded, Returned
 from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
@@ -54,6 +55,15 @@ class Host(Protocol):
         """The last write was refused, so it was not the last."""
         ...
 
+    @property
+    def lease(self) -> Lease:
+        """What every write proves."""
+        ...
+
+    def lose(self) -> None:
+        """The lease was found to be over."""
+        ...
+
     def ended(self, turn: Turn, *, lost: bool, ready: bool) -> None:
         """The turn's last write is durable (or the run was `lost`); `turn.state` says how it ended."""
         ...
@@ -63,9 +73,9 @@ class Turn:
     """Drive one run until it parks, ends, is held, or is given back. A writer to the flusher."""
 
     __slots__ = (
-        "_attempts", "_calls", "_covered", "_custom_status", "_due_at", "_host", "_is_dropped", "_is_over",
+        "_attempts", "_calls", "_covered", "_custom_status", "_due_at", "_grants", "_host", "_is_dropped", "_is_over",
         "_is_writing", "_lapses", "_place", "_records", "_status", "_stop", "_stored_custom_status", "_stored_status",
-        "_timer", "_turns", "execution", "id", "state",
+        "_taken", "_timer", "_turns", "execution", "id", "state",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +103,8 @@ class Turn:
         self._calls: list[StepCall] = []
         self._covered: list[StepCall] = []
         self._attempts: dict[str, Attempt] = {}
+        self._taken: tuple[Record, ...] = ()
+        self._grants = NO_GRANTS
         self._timer: asyncio.TimerHandle | None = None
         self._due_at: int | None = None
         self._is_writing = False
@@ -133,7 +145,7 @@ class Turn:
 
     def settle(self) -> None:
         """Do what the present state asks for; the worker calls it too, when it begins to stop."""
-        if self._is_over or self._is_writing:
+        if self._is_over or self._is_writing or self._grants.current is not None:
             return  # It goes on when that is durable.
         if isinstance(self.state, Working):
             if self._place.is_stopping and not self._attempts:
@@ -168,7 +180,9 @@ class Turn:
 
     def take(self) -> Staged:
         """Hand over all that is to be written by now."""
-        records = tuple(self._records)
+        if self._grants.current is not None:
+            return Staged(self.id, (), None)  # All of it is in that transaction, and the flush would wait for it.
+        records = self._taken = tuple(self._records)
         self._records.clear()
         if isinstance(self.state, Working):
             self._covered, self._calls = self._calls, []
@@ -183,6 +197,7 @@ class Turn:
         if self._is_dropped:
             return
         self._is_writing = False
+        self._taken = ()
         if lost:
             self._is_over = True
             self._disarm()
@@ -200,6 +215,7 @@ class Turn:
         if self._is_dropped:
             return
         self._is_writing = False
+        self._taken = ()
         if self._is_over:
             self._host.staying(self)
         if isinstance(self.state, Held):
@@ -215,7 +231,7 @@ class Turn:
 
     def _advance(self) -> None:
         """Hand the code all that can be handed to it, then do what it asks for."""
-        if self._is_over:
+        if self._is_over or self._grants.current is not None:
             return
         self._place.driving = self.id
         try:
@@ -253,16 +269,36 @@ class Turn:
         calls.clear()
         try:
             for call in given:
-                self._attempts[call.name] = self._place.steps.perform(self.id, call, self._attempt_ended)
+                self._attempts[call.name] = (
+                    self._place.transactional.perform(self.id, call, self._attempt_ended, self._settles)
+                    if call.is_transactional
+                    else self._place.steps.perform(self.id, call, self._attempt_ended)
+                )
         except Exception as error:
             self._break(error)
 
     def _attempt_ended(self, call: StepCall, ending: Ending) -> None:
+        grants = self._grants
+        if grants.current is None:
+            self._hear(call, ending)
+        elif grants.current is not call:
+            grants.late.append((call, ending))
+        else:
+            grants.current = None
+            self._hear(call, ending)
+            self._go_on_after_grant()
+
+    def _hear(self, call: StepCall, ending: Ending) -> None:
         del self._attempts[call.name]
         try:
             match ending:
                 case Returned(value):
                     self.execution.step_returned(call, value)
+                case Recorded():
+                    # What went along with it is durable too.
+                    del self._records[: self._grants.included]
+                    self._lapses = 0
+                    self.execution.step_recorded(call)
                 case Raised(error):
                     logger.info(
                         "Attempt %d of step %r of run %r failed.", call.attempt, call.name, self.id, exc_info=error
@@ -276,6 +312,41 @@ class Turn:
             self._break(broken)
         else:
             self._advance()
+
+    def _settles(self, attempt: Asking, value: object) -> None:
+        """A transactional step's function has returned `value`: let it write that and commit, when its turn comes."""
+        if self._grants is NO_GRANTS:
+            self._grants = Grants()
+        self._grants.asking.append((attempt, value))
+        self._give_grant()
+
+    def _give_grant(self) -> None:
+        while self._grants.current is None and (asking := self._grants.next_asking()) is not None:
+            attempt, value = asking
+            try:
+                entry = self.execution.step_settled(attempt.call, value)
+            except Exception as error:
+                attempt.refuse(error)
+                continue
+            self._grants.current, self._grants.included = attempt.call, len(self._records)
+            attempt.grant(self._grant(entry))
+
+    def _grant(self, entry: Record) -> Grant:
+        """Return what goes along with a step's record: all that might not be durable, and a proof that the run is ours.
+
+        It writes to the run's row, so giving the run back waits for it, and after that it finds no run of ours.
+        """
+        records = (*self._taken, *self._records, entry)
+        proof = RunWrite(id=self.id, status=self._stored_status, progressed=self._lapses > 0, turns=self._turns)
+        batch = Batch(records=tuple([(self.id, record) for record in records]), writes=(proof,))
+        return Grant(self.id, self._host.lease, batch, entry, self._host.lose)
+
+    def _go_on_after_grant(self) -> None:
+        """Do what had to wait for the end of the transaction."""
+        grants = self._grants
+        while grants.late and grants.current is None:
+            self._hear(*grants.late.popleft())
+        self._give_grant()
 
     def _log_end(self) -> None:
         """Say that a run ended otherwise than by completing: somebody may have to look."""
@@ -292,6 +363,7 @@ class Turn:
         for attempt in self._attempts.values():
             attempt.drop()
         self._attempts.clear()
+        self._grants.clear()
 
     def _arm(self, due_at: int | None) -> None:
         if due_at != self._due_at:

@@ -13,6 +13,7 @@ from outlast.model.options import Retry, WorkerOptions
 from outlast.ports.clock import Clock
 from outlast.ports.database import Database
 from outlast.ports.store import NewRun, Outcome, StartOutcome
+from outlast.ports.transactions import Transactions
 from outlast.worker.shift import Contract, Shift
 
 
@@ -30,8 +31,12 @@ class Worker:
         options: WorkerOptions,
         default_retry: Retry,
         clock: Clock | None = None,
+        *,
+        transactions: Transactions | None = None,
     ) -> None:
-        self._contract = Contract(database, workflows, options, default_retry, clock)
+        """`transactions` are given to transactional steps; without them the database's own are."""
+        given = transactions or database.transactions
+        self._contract = Contract(database, workflows, options, default_retry, clock, given)
         self._shutdown = parse_duration(options.shutdown_timeout, what="shutdown_timeout").total_seconds()
         self._shift: Shift | None = None
 

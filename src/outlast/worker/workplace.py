@@ -20,6 +20,7 @@ from outlast.ports.store import Outcome
 from outlast.worker.databasetime import DatabaseTime
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
+from outlast.worker.transactional import TransactionalSteps
 
 _FIRST_HOLD: Final = 30_000_000
 LONGEST_HOLD: Final = 600_000_000
@@ -40,6 +41,7 @@ class Workplace:
     time: DatabaseTime
     entropy: Entropy
     steps: Steps
+    transactional: TransactionalSteps
     parked: ParkedRuns
     look: Callable[[], None]
     """Runs may be claimable now."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import TextClause
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     Connection = asyncpg.Connection[asyncpg.Record]
+
+logger = logging.getLogger("outlast.stores")
 
 T = TypeVar("T")
 
@@ -61,6 +65,23 @@ class AsyncpgRoad:
             raise
         pool.give(transaction.connection)
         return value
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Connection]:
+        """Give a connection away, with a transaction open."""
+        pool = self._pool()
+        connection = await pool.take()
+        is_clean = False
+        try:
+            try:
+                async with connection.transaction():
+                    yield connection
+            except Exception as error:
+                is_clean = not self._is_lost(error)
+                raise
+            is_clean = True
+        finally:
+            await _take_back(pool, connection, is_clean=is_clean)
 
     async def close(self) -> None:
         with self._lock:
@@ -102,6 +123,19 @@ class AsyncpgRoad:
 
     def _is_lost(self, error: BaseException) -> bool:
         return self._dialect.trouble(error) is Trouble.LOST
+
+
+async def _take_back(pool: Pool, connection: Connection, *, is_clean: bool) -> None:
+    """Take back what the application had: as it was given, or not at all."""
+    if is_clean and not connection.is_closed() and not connection.is_in_transaction():
+        try:
+            await connection.reset()
+        except Exception:
+            logger.debug("A connection could not be cleaned up.", exc_info=True)
+        else:
+            pool.give(connection)
+            return
+    pool.drop(connection)
 
 
 async def execute(connection: Connection, statement: Statement) -> Result:

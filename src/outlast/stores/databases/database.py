@@ -7,15 +7,19 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
 from outlast.errors import DatabaseBusy, DatabaseUnavailable
 from outlast.ports.database import MakeOp, Notice
+from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
 from outlast.stores.databases.kinds.registry import after_commit
-from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, Road
+from outlast.stores.databases.marking import join_marked, join_marked_blocking, mark, mark_blocking
+from outlast.stores.databases.origin import Origin
+from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, OwnTransactions, Road
 from outlast.stores.dialects.base import Trouble
 from outlast.stores.migrations.runner import check_schema, migrate
 from outlast.stores.sql import SqlStore
@@ -41,16 +45,20 @@ class SqlDatabase:
         listener: Listener | None,
         separate: Callable[[], SqlDatabase],
         is_lasting: bool = True,
+        own: OwnTransactions | None = None,
     ) -> None:
+        """`own` begins transactions over connections of ours, on the roads that have them."""
         self._basis = basis
         self._store = _store(basis)
         self._road = road
         self._blocking_road = blocking_road
         self._listener = listener
         self._separate = separate
+        self._origin = Origin(basis)
         self._is_lasting = is_lasting
         self.place = basis.dialect.name
         """What to call it in messages; without a password."""
+        self._own = own
 
     @property
     def is_lasting(self) -> bool:
@@ -71,9 +79,13 @@ class SqlDatabase:
     async def close(self) -> None:
         if self._listener is not None:
             await self._listener.close()
+        if self._own is not None:
+            await self._own.close()
         await self._road.close()
 
     def close_blocking(self) -> None:
+        if self._own is not None:
+            self._own.close_blocking()
         self._blocking_road.close()
 
     async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE) -> T:
@@ -99,28 +111,52 @@ class SqlDatabase:
             time.sleep(delay)
 
     async def join(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
-        return await join(tx, make, self._basis, read_committed=read_committed)
+        return await join(tx, make, self._basis, read_committed=read_committed, origin=self._origin)
 
     def join_blocking(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
-        return join_blocking(tx, make, self._basis, read_committed=read_committed)
+        return join_blocking(tx, make, self._basis, read_committed=read_committed, origin=self._origin)
+
+    @property
+    def transactions(self) -> Transactions:
+        own = Transactions() if self._own is None else self._own.transactions
+        has_one_writer = self._basis.dialect.write_lock(self._basis.tables) is not None
+        return replace(own, has_one_writer=has_one_writer)
+
+    async def mark(self, tx: object) -> None:
+        await mark(tx, self._basis)
+
+    def mark_blocking(self, tx: object) -> None:
+        mark_blocking(tx, self._basis)
+
+    async def join_marked(self, tx: object, make: MakeOp[T]) -> T:
+        return await join_marked(tx, make, self._basis)
+
+    def join_marked_blocking(self, tx: object, make: MakeOp[T]) -> T:
+        return join_marked_blocking(tx, make, self._basis)
 
     def after_commit(self, tx: object, action: Callable[[], object]) -> None:
         after_commit(tx, action)
 
     async def migrate(self) -> tuple[int, ...]:
-        return await self.run(lambda: migrate(self._basis))
+        applied = await self.run(lambda: migrate(self._basis))
+        self._origin.learn(await self.run(self._origin.read))
+        return applied
 
     def migrate_blocking(self) -> tuple[int, ...]:
-        return self.run_blocking(lambda: migrate(self._basis))
+        applied = self.run_blocking(lambda: migrate(self._basis))
+        self._origin.learn(self.run_blocking(self._origin.read))
+        return applied
 
     async def check_schema(self) -> None:
         await self.run(lambda: check_schema(self._basis))
+        self._origin.learn(await self.run(self._origin.read))
 
     def check_schema_blocking(self) -> None:
         # For awaiting callers `open` has asked this.
         attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
         self._attempt_blocking(self._basis.dialect.check_server, attempts)
         self.run_blocking(lambda: check_schema(self._basis))
+        self._origin.learn(self.run_blocking(self._origin.read))
 
     async def listen(self, notice: Notice) -> None:
         if self._listener is not None:

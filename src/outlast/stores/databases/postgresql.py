@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL, Engine
 
 from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
+from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.asyncpg_road import AsyncpgRoad
 from outlast.stores.databases.connector import CONNECTIONS, LIMITED, Connector, is_installed, setting
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
+from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.postgresql import PostgreSQL, channel
 
 if TYPE_CHECKING:
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 
 LIMITS: Final = Limits(begin=setting(LIMITED))
 """The same limits on connections of the application's, for one transaction."""
+
+GIVEN: Final[Mapping[str, str]] = {"application_name": "outlast-step"}
+"""The settings of connections that the application writes on: its statements are not ours."""
 
 
 def postgres_database(url: URL, options: ConnectionOptions, *, schema: str, clock: Clock | None) -> SqlDatabase:
@@ -39,6 +46,7 @@ def connected_database(connector: Connector, *, schema: str, clock: Clock | None
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector)),
             listener=_notifications(basis, connector),
             separate=lambda: over(limit=2),
+            own=GivenConnections(basis.dialect, connector),
         )
 
     return over(CONNECTIONS)
@@ -57,6 +65,7 @@ def async_engine_database(
             AsyncEngineRoad(basis.dialect, engine, limits=_limits(connector) or LIMITS),
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector)),
             listener=_notifications(basis, connector),
+            own=GivenConnections(basis.dialect, connector),
             # Another loop cannot use the engine.
             separate=lambda: connected_database(connector, schema=schema, clock=clock),
         )
@@ -88,3 +97,23 @@ def _notifications(basis: Basis, connector: Connector) -> Notifications | None:
         return None
     ear = asyncpg_ear if direct.driver == "asyncpg" else psycopg_ear
     return Notifications(ear(direct.connect), channel(basis.tables))
+
+
+class GivenConnections:
+    """Transactions for an application that has none of its own: of asyncpg where they are awaited, else of an engine over
+    psycopg."""
+
+    def __init__(self, dialect: Dialect, connector: Connector) -> None:
+        self._awaiting = AsyncpgRoad(dialect, partial(connector.connect, GIVEN), limit=CONNECTIONS)
+        self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
+        self.transactions = Transactions(
+            awaiting=self._awaiting.transaction, blocking=self._blocking.begin, is_sure=True
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        # The worker's threads used the blocking ones, and it has stopped.
+        self._blocking.close()
+        await self._awaiting.close()
+
+    def close_blocking(self) -> None:
+        """Leave them to the worker."""

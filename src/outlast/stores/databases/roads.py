@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from outlast.ports.database import MakeOp, Notice
+from outlast.ports.transactions import Transactions
 
 T = TypeVar("T")
 
@@ -32,6 +33,18 @@ class BlockingRoad(Protocol):
     def transact(self, make: MakeOp[T]) -> T: ...
 
     def close(self) -> None: ...
+
+
+class OwnTransactions(Protocol):
+    """Begins transactions of the application's over connections of ours, which are made as the application's own would be:
+    without the settings that our statements want."""
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    async def close(self) -> None: ...
+
+    def close_blocking(self) -> None: ...
 
 
 class Listener(Protocol):

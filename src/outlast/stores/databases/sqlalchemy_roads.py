@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -71,6 +72,10 @@ class EngineRoad:
                 raise OutcomeUnknown from error
             raise
         return value
+
+    def begin(self) -> AbstractContextManager[Connection]:
+        """Begin a transaction of the application's."""
+        return self._engine_here().begin()
 
     def close(self) -> None:
         if self._disposes and self._engine is not None and self._pid == os.getpid():

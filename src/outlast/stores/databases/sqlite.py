@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sqlite3
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.clock import Clock
 from outlast.ports.database import MakeOp, Notice
+from outlast.ports.transactions import Transactions
 from outlast.stores.basis import make_basis
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.peeking import first_span
@@ -40,6 +44,7 @@ class SQLiteFile:
     def _connect(self) -> None:
         self._writer = SQLiteConnection(self.path)
         self._reader = self._writer if self.path is None else SQLiteConnection(self.path, reads_only=True)
+        self._given = self._writer if self.path is None else SQLiteConnection(self.path)
 
     def transact(self, make: MakeOp[T]) -> T:
         span, made = first_span(make)
@@ -51,15 +56,22 @@ class SQLiteFile:
                 raise DatabaseUnavailable(
                     "A database in memory belongs to the process that made it; after a fork make a new one, or use a file."
                 )
-            self._abandoned += [self._writer, self._reader]
+            self._abandoned += [self._writer, self._reader, self._given]
             self._pid = os.getpid()
             self._connect()
         return self._reader if reads else self._writer
 
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Give a connection with a transaction open to the application: one of its own, where there can be more than one."""
+        self.connection(reads=False)  # After a fork, make new ones.
+        with self._given.transaction() as connection:
+            yield connection
+
     def close(self) -> None:
         if self._pid == os.getpid():
-            self._reader.close()
-            self._writer.close()
+            for connection in (self._reader, self._given, self._writer):
+                connection.close()
 
 
 class ThreadedRoad:
@@ -96,6 +108,17 @@ class ThreadedRoad:
         if reads not in self._threads:
             self._threads[reads] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outlast-sqlite")
         return self._threads[reads]
+
+
+class FileTransactions:
+    """Transactions on connections to the file; they are closed with it."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self.transactions = Transactions(blocking=file.transaction, is_sure=True)
+
+    async def close(self) -> None: ...
+
+    def close_blocking(self) -> None: ...
 
 
 class ChangeWatch:
@@ -138,6 +161,7 @@ def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> Sq
             listener=ChangeWatch(file),
             separate=lambda: over(SQLiteFile(path), closes=True) if path is not None else over(file, closes=False),
             is_lasting=path is not None,
+            own=FileTransactions(file),
         )
 
     return over(SQLiteFile(path), closes=True)

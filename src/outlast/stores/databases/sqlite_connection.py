@@ -43,31 +43,11 @@ class SQLiteConnection:
 
     def transact(self, make: MakeOp[T]) -> T:
         """Run an op as one transaction."""
-        with self._held() as connection:
-            return pump(make(), _Transaction(connection).execute)
-
-    @contextlib.contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """Give the connection away, with a transaction open that may write."""
-        with self._held() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            finally:
-                connection.row_factory, connection.text_factory = None, str
-
-    @contextlib.contextmanager
-    def _held(self) -> Generator[sqlite3.Connection]:
-        """Keep others away, and leave no transaction open."""
-        # Whoever has it may be a function of the application's, and wait for what waits here.
-        if not self._lock.acquire(timeout=BUSY_TIMEOUT):
-            busy = sqlite3.OperationalError("the connection is in use by another transaction of this process")
-            busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
-            raise busy
+        self._take()
         try:
             connection = self._connected()
             try:
-                yield connection
+                value = pump(make(), _Transaction(connection).execute)
                 if connection.in_transaction:
                     connection.execute("COMMIT")
             except BaseException:
@@ -76,6 +56,32 @@ class SQLiteConnection:
                 raise
         finally:
             self._lock.release()
+        return value
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Give the connection away, with a transaction open that may write."""
+        self._take()
+        try:
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+            finally:
+                connection.row_factory, connection.text_factory = None, str
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        finally:
+            self._lock.release()
+
+    def _take(self) -> None:
+        # Who has it may be a function of the application's that waits for what waits here. As with a file, patience ends.
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT):
+            busy = sqlite3.OperationalError("another transaction of this process has the connection")
+            busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise busy
 
     def changes_by_others(self) -> int | None:
         """Return a number that changes whenever another connection has committed; None when it cannot be told now."""

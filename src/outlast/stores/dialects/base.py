@@ -121,6 +121,10 @@ class Dialect(ABC):
     def tables_present(self, tables: Tables) -> Statement:
         """Return the names of those of our tables that exist, bare (without schema)."""
 
+    def is_aborted(self, error: BaseException) -> bool:
+        """Tell whether a statement was refused only because an earlier one of its transaction had failed."""
+        return False
+
     def refusal(self, error: BaseException) -> str | None:
         """Explain a refused connection that no waiting mends, such as a wrong password; None for any other error."""
         return None

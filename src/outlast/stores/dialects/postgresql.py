@@ -119,6 +119,9 @@ class PostgreSQL(Dialect):
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES, {"name": tables.name})
 
+    def is_aborted(self, error: BaseException) -> bool:
+        return any(_sqlstate(part) == "25P02" for part in unwrapped(error))
+
     def refusal(self, error: BaseException) -> str | None:
         for part in unwrapped(error):
             if type(part).__module__.partition(".")[0] in _DRIVERS and (told := refused_for_good(part)) is not None:
