@@ -1,0 +1,223 @@
+"""Flask: the blocking verbs in views, the worker on a thread, and what a fork leaves of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask, current_app, g
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+
+from outlast import Context, DefinitionError, InvalidArgument, Outlast, step, workflow
+from outlast.integrations.flask import FlaskOutlast, in_app_context
+from support.probing import Tables, until
+from support.processes import StartProcess
+
+
+@step
+def look_at_the_application(name: str) -> str:
+    return f"{current_app.config['GREETING']}, {name}!"
+
+
+@step
+@in_app_context
+def keep(name: str) -> list[str]:
+    """What it keeps in `g` is gone when the next call begins."""
+    g.setdefault("names", []).append(name)
+    names: list[str] = g.names
+    return names
+
+
+@step
+@in_app_context
+async def keep_awaiting(name: str) -> list[str]:
+    g.setdefault("names", []).append(name)
+    await asyncio.sleep(0)
+    names: list[str] = g.names
+    return names
+
+
+@workflow("hello")
+async def hello(ctx: Context, name: str) -> str:
+    return await look_at_the_application(name)
+
+
+@workflow("keeping")
+async def keeping(ctx: Context) -> list[list[str]]:
+    return [await keep("Ada"), await keep.named("again")("Bob"), await keep_awaiting("Cem")]
+
+
+@pytest.fixture
+def outlast() -> Iterator[FlaskOutlast]:
+    """The extension with a worker thread, as an application's module would make it."""
+    yield FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello, keeping]), worker="thread")
+    # The applications of a test are not told when it ends.
+    for thread in threading.enumerate():
+        assert thread.name != "outlast-worker", "a test has left its worker"
+
+
+def application(outlast: FlaskOutlast, url: str, greeting: str = "Hello") -> Flask:
+    flask = Flask(__name__)
+    flask.config.update(URL=url, GREETING=greeting)
+    outlast.init_app(flask)
+
+    @flask.post("/greetings/<name>")
+    def greet(name: str) -> dict[str, Any]:
+        return {"greeting": outlast.blocking.start_and_wait(hello, name, wait="20s")}
+
+    @flask.get("/runs")
+    def runs() -> list[str]:
+        return [run.id for run in outlast.blocking.list().runs]
+
+    return flask
+
+
+def stop(outlast: FlaskOutlast, *applications: Flask) -> None:
+    for flask in applications:
+        with flask.app_context():
+            outlast.close()
+
+
+def worker_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "outlast-worker"]
+
+
+def test_a_view_starts_a_run_which_the_thread_executes_in_the_applications_context(
+    outlast: FlaskOutlast, database_url: str
+) -> None:
+    flask = application(outlast, database_url)
+
+    answer = flask.test_client().post("/greetings/Ada").get_json()
+
+    assert answer == {"greeting": "Hello, Ada!"}
+    stop(outlast, flask)
+
+
+def test_the_applications_of_a_factory_have_nothing_in_common(outlast: FlaskOutlast) -> None:
+    one, other = application(outlast, "sqlite://"), application(outlast, "sqlite://", greeting="Salve")
+
+    assert other.test_client().post("/greetings/Bob").get_json() == {"greeting": "Salve, Bob!"}
+    assert one.test_client().get("/runs").get_json() == []
+    stop(outlast, one, other)
+
+
+def test_making_an_application_connects_to_nothing_and_starts_no_thread(outlast: FlaskOutlast, tmp_path: Path) -> None:
+    application(outlast, f"sqlite:///{tmp_path}/missing/folder/shop.db")
+
+    assert worker_threads() == []
+
+
+def test_requests_at_the_same_time_start_one_worker(outlast: FlaskOutlast, shared_database_url: str) -> None:
+    flask = application(outlast, shared_database_url)
+    with ThreadPoolExecutor(8) as requests:
+        answers = list(requests.map(lambda n: flask.test_client().post(f"/greetings/{n}").status_code, range(16)))
+
+    assert answers == [200] * 16
+    assert len(worker_threads()) == 1
+    assert len(Tables(shared_database_url)("select id from {workers}")) == 1
+    stop(outlast, flask)
+
+
+def test_a_worker_that_was_stopped_gives_its_lease_back_and_begins_again_with_the_next_request(
+    outlast: FlaskOutlast, shared_database_url: str
+) -> None:
+    flask = application(outlast, shared_database_url)
+    flask.test_client().post("/greetings/Ada")
+    stop(outlast, flask)
+    assert Tables(shared_database_url)("select id from {workers}") == []
+
+    assert flask.test_client().post("/greetings/Bob").get_json() == {"greeting": "Hello, Bob!"}
+    stop(outlast, flask)
+
+
+def test_a_worker_that_could_not_begin_tries_again_with_a_later_request(
+    outlast: FlaskOutlast, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flask = application(outlast, f"sqlite:///{tmp_path}/later/shop.db")
+    with flask.app_context():
+        outlast.start_worker()
+    until(lambda: not worker_threads(), "the thread to end")
+    assert "has ended" in caplog.text
+
+    (tmp_path / "later").mkdir()
+
+    assert flask.test_client().post("/greetings/Ada").get_json() == {"greeting": "Hello, Ada!"}
+    stop(outlast, flask)
+
+
+def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:
+    flask = application(outlast, "sqlite://")
+    with flask.app_context():
+        outlast.start_worker()
+
+        assert outlast.blocking.start_and_wait(keeping, wait="20s") == [["Ada"], ["Bob"], ["Cem"]]
+        outlast.close()
+
+
+def test_a_process_that_only_serves_starts_no_thread(tmp_path: Path) -> None:
+    outlast = FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello]))
+    flask = application(outlast, f"sqlite:///{tmp_path}/shop.db")
+
+    assert flask.test_client().get("/runs").get_json() == []
+    assert worker_threads() == []
+    stop(outlast, flask)
+
+
+def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    engine = create_engine(url)
+    outlast = FlaskOutlast(lambda flask: Outlast(engine, workflows=[hello]))
+    flask = application(outlast, url)
+    seen = []
+    with flask.app_context():
+        outlast.app.blocking.migrate()
+        for fails in (True, False):
+            with Session(engine) as session:
+                session.execute(text("create table if not exists orders (id text)"))
+                session.execute(text("insert into orders values ('o-1')"))
+                outlast.blocking.start(hello, "Ada", id="order-o-1", tx=session)
+                session.rollback() if fails else session.commit()
+            seen.append(len(outlast.blocking.list().runs))
+        outlast.close()
+
+    assert seen == [0, 1]
+    engine.dispose()
+
+
+def test_an_application_without_the_extension_is_told_what_is_missing() -> None:
+    outlast = FlaskOutlast(lambda flask: Outlast("sqlite://"))
+
+    with Flask("bare").app_context(), pytest.raises(DefinitionError, match=r"'bare' .* init_app"):
+        _ = outlast.blocking
+
+
+def test_an_application_is_given_one_extension_of_a_name() -> None:
+    flask = Flask(__name__)
+    outlast = FlaskOutlast(lambda flask: Outlast("sqlite://"), flask)
+    billing = FlaskOutlast(lambda flask: Outlast("sqlite://"), flask, name="billing")
+
+    with pytest.raises(DefinitionError, match="init_app once"):
+        outlast.init_app(flask)
+    with flask.app_context():
+        assert outlast.app is outlast.app is not billing.app
+
+
+def test_a_misspelled_place_for_the_worker_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match='"process" or "thread"'):
+        FlaskOutlast(lambda flask: Outlast("sqlite://"), worker="threads")  # type: ignore[arg-type]
+
+
+def test_a_child_of_a_fork_has_connections_and_a_worker_of_its_own(
+    start_process: StartProcess, shared_database_url: str
+) -> None:
+    """A server that uses the application, worker and all, before it forks the processes that serve."""
+    program = start_process(str(Path(__file__).parent / "flask_forking.py"), shared_database_url)
+
+    assert program.wait() == 0, program.output
+    assert program.output.splitlines()[-1] == "parent and 2 children: 303 greetings by 3 workers"
