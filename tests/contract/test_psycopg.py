@@ -157,3 +157,14 @@ async def test_the_driver_is_the_one_that_is_named_else_the_one_that_is_there(
     assert await driver(postgres_url) == "psycopg"
     with pytest.raises(DriverMissing, match=r"outlast\[postgres\]"):
         await driver(postgres_url.replace("postgresql://", "postgresql+asyncpg://"))
+
+
+async def test_options_in_the_url_reach_the_server(psycopg_url: str) -> None:
+    def op() -> Op[object]:
+        found = yield Statement(text("select current_setting('geqo'), current_setting('jit')"))
+        return tuple(found.rows[0])
+
+    async with opened(f"{psycopg_url}?options=-c%20geqo%3Doff") as database:
+        assert await database.run(op) == ("off", "off")
+        assert await asyncio.to_thread(database.run_blocking, op) == ("off", "off")
+        await asyncio.to_thread(database.close_blocking)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sqlalchemy import URL, Engine, create_engine, event, text
+from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 
 from outlast.errors import DriverMissing, InvalidArgument
 from outlast.model.connections import ConnectionOptions, ProvideCredentials
@@ -51,6 +52,7 @@ SETTING: Final = beginning_with({**PLANNED, **LIMITED})
 """How a transaction begins that finds none of these settings on its connection. They cost 20 us in the round trip of BEGIN;
 as calls of set_config it would be 40."""
 
+_DIALECT: Final[Any] = psycopg_dialect.dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 _CONNECT_TIMEOUT: Final = 10.0
 _MET_TYPES: Final = "select cast(null as bigint[]), cast(null as integer[]), cast(null as boolean[])"
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -135,9 +137,10 @@ class Connector:
 
     async def _connect_psycopg(self, settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
         _module("psycopg", "PostgreSQL needs asyncpg, or psycopg.")
-        conninfo = (await self._current_url()).render_as_string(hide_password=False)
+        # Not as a URL: libpq reads some characters of a password and of options in a way of its own.
+        _, parameters = _DIALECT.create_connect_args(await self._current_url())
         prepares = not self._options.transaction_pooling
-        return await psycopg_connection.connect(conninfo, self._arguments(settings), prepares=prepares)
+        return await psycopg_connection.connect({**parameters, **self._arguments(settings)}, prepares=prepares)
 
     def blocking_engine(self, settings: Mapping[str, str] | None = None) -> Engine:
         """Return an engine over psycopg for blocking callers."""
@@ -165,8 +168,11 @@ class Connector:
         # The encoding is asyncpg's; a role or a database may have another one set.
         arguments: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": int(_CONNECT_TIMEOUT)}
         arguments["application_name"] = startup.pop("application_name")
-        if startup:
-            arguments["options"] = " ".join(f"-c {name}={value}" for name, value in startup.items())
+        asked = self._url.query.get("options", "")
+        options = [asked] if isinstance(asked, str) and asked else list(asked)
+        options += [f"-c {name}={value}" for name, value in startup.items()]
+        if options:
+            arguments["options"] = " ".join(options)
         return arguments
 
     def _startup(self, settings: Mapping[str, str]) -> dict[str, str]:

@@ -18,11 +18,11 @@ _LOOK_UP: Final = 60.0
 _RESET: Final = "select pg_advisory_unlock_all(); close all; unlisten *; reset all"
 
 
-async def connect(conninfo: str, arguments: Mapping[str, Any], *, prepares: bool) -> psycopg.AsyncConnection[Any]:
+async def connect(arguments: Mapping[str, Any], *, prepares: bool) -> psycopg.AsyncConnection[Any]:
     """Return a new connection that begins no transaction by itself. With `prepares` each statement is prepared once for the
     connection, else nothing of a statement stays behind it."""
     made: psycopg.AsyncConnection[Any] = await held_class().connect(
-        conninfo, autocommit=True, prepare_threshold=0 if prepares else None, **arguments
+        autocommit=True, prepare_threshold=0 if prepares else None, **arguments
     )
     made.prepared_max = _PREPARED
     # Every whole number travels as one type, so that a statement is prepared once and not once for each size.
