@@ -82,7 +82,8 @@ class WorkerOptions:
 
     concurrency: runs that execute at once (default 100; parked runs do not count).
     lease: how long a worker that died keeps its runs (default 30 s); renewed at a third of it.
-    poll: the longest time between two looks for due runs (default 1 s); wake-ups usually come earlier.
+    poll: the longest time between two looks for due runs (default 1 s, a third of the lease at most); wake-ups usually
+        come earlier.
     shutdown_timeout: how long a stop waits for running steps before it hands their runs back (default 10 s).
     threads: threads for plain (not async) step functions (default 32).
     cached_runs: parked runs kept in memory, so that waking them needs no replay (default 1,000; 0 keeps none).

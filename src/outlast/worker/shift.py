@@ -24,6 +24,7 @@ from outlast.ports.clock import Clock
 from outlast.ports.database import Database
 from outlast.ports.store import Lease, NewRun, Outcome, StartOutcome
 from outlast.ports.transactions import Transactions
+from outlast.worker.certainty import Certainty
 from outlast.worker.claiming import Claims, Looking
 from outlast.worker.databasetime import DatabaseTime, monotonic
 from outlast.worker.heartbeat import Heartbeat, Listeners, Renewed
@@ -68,7 +69,8 @@ class Shift:
         options = contract.options
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         self.tenure: Tenure | None = None
-        steps = Steps(loop, context, threads=options.threads, around=options.around_steps or called)
+        self._certainty = Certainty(is_needed=contract.clock is None)
+        steps = Steps(loop, context, self._certainty, threads=options.threads, around=options.around_steps or called)
         self.place = Workplace(
             database=contract.database, workflows=contract.workflows, default_retry=contract.default_retry,
             concurrency=options.concurrency, loop=loop, context=context, time=DatabaseTime(contract.clock),
@@ -99,14 +101,18 @@ class Shift:
     async def begin(self) -> None:
         """Register and look for work from now on."""
         poll = parse_duration(self._options.poll, what="poll").total_seconds()
+        # A poll may be an hour apart where everybody is told of work. But when a run is due only the worker knows that has
+        # parked it, and of workers that are gone, or of a caller's transaction that was rolled back, nobody tells.
+        poll = min(poll, self._lease_us / 3_000_000)
         self._beat()
         await self._current()
         self._looking = Looking(self.place, self._claims, self._current, poll=poll)
         self._looker = self._spawn(self._looking.run())
-        # A poll may be an hour apart where everybody is told of work. Of a worker that is gone nobody tells.
-        self._spawn(self._reap_now_and_then(max(min(poll, self._lease_us / 3_000_000), _QUICKEST_REAP)))
+        self._spawn(self._reap_now_and_then(max(poll, _QUICKEST_REAP)))
         self._spawn(Neglected(self.place, lambda: self.tenure.free if self.tenure else 0).run())
         await self.place.database.listen(self._notice)
+        # What was told since the first look, to nobody so far. Held by tests/e2e/test_worker_wakeups.py.
+        self._notice("stop")
 
     async def end(self, timeout: float) -> None:
         """Begin nothing more, wait for running steps as long as `timeout` seconds, and hand everything back."""
@@ -231,12 +237,14 @@ class Shift:
         store, lease_us = self.place.database.store, self._lease_us
         while True:
             worker = WorkerId(f"{host}:{self._pid}:{uuid4().hex[:8]}")
+            sent = monotonic()
             lease = await self.place.database.run(lambda: store.register(worker, lease_us=lease_us, host=host))  # noqa: B023
             tenure = Tenure(self.place, lease, on_lease_lost=self._lost)
             try:
                 await self._renew(tenure)  # It brings the database's time.
             except LeaseLost:
                 continue
+            self._certainty.extend(sent + lease_us)
             return tenure
 
     def _beat(self) -> None:
@@ -256,6 +264,7 @@ class Shift:
         self.place.time.observe(renewed.renewal.now, sent=renewed.sent, received=renewed.received)
         tenure = self.tenure
         if tenure is not None and tenure.lease == lease:
+            self._certainty.extend(renewed.sent + self._lease_us)
             for run_id, stop in renewed.renewal.stops:
                 # From a callback: it may drive the run's code, and this may be a task.
                 self.place.loop.call_soon(tenure.request_stop, run_id, stop, context=self.place.context)

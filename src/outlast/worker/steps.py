@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from outlast.engine.decision import StepCall
 from outlast.engine.performing import discard
 from outlast.model.ids import RunId
+from outlast.worker.certainty import Certainty
 from outlast.worker.threads import Around, Threads, called
 
 logger = logging.getLogger("outlast.worker")
@@ -77,11 +78,19 @@ class Steps:
     """Begin attempts."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, *, threads: int, around: Around = called
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+        certainty: Certainty,
+        *,
+        threads: int,
+        around: Around = called,
     ) -> None:
         self.loop = loop
         self.context = context
-        self.threads = Threads(loop, context, threads, around=around)
+        self.certainty = certainty
+        self.threads = Threads(loop, context, threads, may_begin=lambda: certainty.is_given, around=around)
+        certainty.tell = self.threads.dispatch
         self.tasks: dict[asyncio.Task[Any], tuple[RunId, str]] = {}
 
     def perform(self, run_id: RunId, call: StepCall, report: Report) -> Attempt:
@@ -96,7 +105,7 @@ class Steps:
         self, awaiting: Callable[[], Awaitable[object]], run_id: RunId, name: str, context: contextvars.Context
     ) -> asyncio.Task[Any]:
         """Await something of a step's in a task of its own."""
-        task = self.loop.create_task(_awaited(awaiting), name=name, context=context)
+        task = self.loop.create_task(_awaited(awaiting, self.certainty), name=name, context=context)
         self.tasks[task] = (run_id, name)
         return task
 
@@ -117,7 +126,9 @@ class _Exit:
     error: SystemExit
 
 
-async def _awaited(awaiting: Callable[[], Awaitable[object]]) -> object:
+async def _awaited(awaiting: Callable[[], Awaitable[object]], certainty: Certainty) -> object:
+    if not certainty.is_given:
+        await certainty.given()
     try:
         return await awaiting()
     except SystemExit as error:

@@ -52,12 +52,20 @@ class Threads:
     """Run jobs, at most `most` at once, in the order they were given."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, most: int, *, around: Around = called
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+        most: int,
+        *,
+        may_begin: Callable[[], bool] = lambda: True,
+        around: Around = called,
     ) -> None:
+        """While it may not, no job begins; when it may again, call `dispatch`."""
         self._loop = loop
         self._context = context
         self._most = most
         self._around = around
+        self._may_begin = may_begin
         self._idle: list[_Inbox] = []
         self._all: list[_Inbox] = []
         self._waiting: deque[Job] = deque()
@@ -71,7 +79,7 @@ class Threads:
         """Give a job to a thread, now or when one has returned."""
         self._waiting.append(job)
         try:
-            self._dispatch()
+            self.dispatch()
         except RuntimeError as error:  # The system refuses another thread.
             if not self._all and self.withdraw(job):
                 self._loop.call_soon(job.raised, error, context=self._context)
@@ -92,8 +100,9 @@ class Threads:
         self._all.clear()
         self._idle.clear()
 
-    def _dispatch(self) -> None:
-        while self._waiting and (self._idle or len(self._all) < self._most):
+    def dispatch(self) -> None:
+        """Give what waits to the threads that have nothing to do."""
+        while self._waiting and (self._idle or len(self._all) < self._most) and self._may_begin():
             inbox = self._idle.pop() if self._idle else self._hire()
             job = self._waiting.popleft()
             inbox.put(job)
@@ -122,5 +131,5 @@ class Threads:
     def _end(self, inbox: _Inbox, report: Callable[[Any], None], outcome: object) -> None:
         if inbox in self._all:
             self._idle.append(inbox)
-            self._dispatch()
+            self.dispatch()
         report(outcome)

@@ -17,6 +17,7 @@ import pytest
 from outlast.engine.decision import StepCall
 from outlast.model.ids import RunId
 from outlast.worker import steps as module
+from outlast.worker.certainty import Certainty
 from outlast.worker.steps import GIVEN_BACK, Attempt, Ending, Raised, Returned, Steps
 from support.worker_fakes import FakeStep, in_callback, passes, until
 
@@ -30,7 +31,8 @@ class Bench:
 
     def __init__(self, *, threads: int = 2) -> None:
         self.loop = asyncio.get_running_loop()
-        self.steps = Steps(self.loop, contextvars.Context(), threads=threads)
+        self.certainty = Certainty(is_needed=False)
+        self.steps = Steps(self.loop, contextvars.Context(), self.certainty, threads=threads)
         self.reports: asyncio.Queue[tuple[str, Ending]] = asyncio.Queue()
 
     async def begin(self, call: StepCall) -> Attempt:
