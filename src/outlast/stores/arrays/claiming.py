@@ -120,7 +120,9 @@ class ClaimByArrays:
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
         params = {**leased(request.lease), "workflows": pairs(request), "limit": request.limit}
-        answered = yield Statement(self._claim, params, span="alone")
+        # In a transaction, though it is one statement: when its answer is lost and it arrives late, nobody commits it.
+        # Held by tests/faults/test_late_messages.py.
+        answered = yield Statement(self._claim, params)
         if not answered.rows:
             raise lease_lost(request.lease)
         now, next_due = answered.rows[0][:2]
@@ -128,7 +130,6 @@ class ClaimByArrays:
             (row for row in answered.rows if row[3] is not None), key=lambda row: (row[_PLACE], row[_DUE], row[3])
         )
         rows = [row[_RUN] for row in found]
-        # They are ours from here on, so nobody else writes their journals.
         records = yield from read_records(self._journal, rows, request)
         read = [_read(row[_WAITS]) for row in found]
         return Claim(
