@@ -6,7 +6,9 @@ Settings can be configured once in a process, so what differs between tests is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,16 +57,15 @@ def django_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site
     is_file = request.param == "sqlite"
     url: str = f"sqlite:///{tmp_path}/site.db" if is_file else request.getfixturevalue("postgres_url")
     _set_up()
-    _connect_to({"default": entry_of(url)})
     from outlast.integrations.django import app
     from support.django_orders.models import Order
 
-    app.forget()
-    with connections["default"].schema_editor() as editor:
-        editor.create_model(Order)
-    yield Site(request.param, url)
-    app.forget()
-    connections.close_all()
+    with connected_to({"default": entry_of(url)}):
+        app.forget()
+        with connections["default"].schema_editor() as editor:
+            editor.create_model(Order)
+        yield Site(request.param, url)
+        app.forget()
 
 
 @pytest.fixture
@@ -109,9 +110,28 @@ def _set_up() -> None:
     django.setup()
 
 
-def _connect_to(databases: dict[str, Any]) -> None:
-    connections.close_all()
-    connections.settings = connections.configure_settings(databases)
+@contextmanager
+def connected_to(databases: dict[str, Any]) -> Generator[None, None, None]:
+    """Have DATABASES for a while."""
     handler: Any = connections
+    former = (handler.settings, handler._connections, settings.DATABASES)
+    handler.settings = handler.configure_settings(databases)
     handler._connections = Local(handler.thread_critical)
     settings.DATABASES = databases
+    name_tables()
+    try:
+        yield
+    finally:
+        handler.close_all()
+        handler.settings, handler._connections, settings.DATABASES = former
+
+
+def name_tables() -> None:
+    """Have the model's table named as on the present database; any other project has one kind of database for ever."""
+    from outlast.integrations.django.models import Run
+    from outlast.integrations.django.tables import table_name
+
+    Run._meta.db_table = table_name("runs")
+    for field in Run._meta.get_fields():
+        vars(field).pop("cached_col", None)
+    sys.modules.pop("outlast.integrations.django.migrations.0001_initial", None)

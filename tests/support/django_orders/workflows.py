@@ -23,3 +23,13 @@ async def fulfil(ctx: Context, order: str) -> int:
 async def wait(ctx: Context) -> str:
     await ctx.wait_for("poke", ctx.signal(poked))
     return "poked"
+
+
+@step(retry=False)
+def look_in_stock() -> None:
+    raise LookupError("nothing in stock")
+
+
+@workflow("fail")
+async def fail(ctx: Context) -> None:
+    await look_in_stock()

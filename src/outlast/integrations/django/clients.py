@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,16 +37,14 @@ class DjangoAccess(Access):
 
     async def ready(self, verb: str, tx: object = None) -> None:
         if self.django.is_home() or isinstance(asyncio.get_running_loop(), WorkflowLoop):
-            await super().ready(verb, tx)
+            with _advised():
+                await super().ready(verb, tx)
         else:
             await sync_to_async(self.ready_blocking)(verb, tx)
 
     def ready_blocking(self, verb: str, tx: object = None) -> None:
-        try:
+        with _advised():
             super().ready_blocking(verb, tx)
-        except SchemaBehind as behind:
-            behind.add_note("In this project: `python manage.py migrate`, or `python manage.py outlast_migrate`.")
-            raise
 
     def wake(self, tx: object = None) -> None:
         if self.local is not None:
@@ -62,6 +61,16 @@ class DjangoAccess(Access):
         except RuntimeError:
             return joined(self.django.alias, tx)
         return None if tx is APART else tx
+
+
+@contextmanager
+def _advised() -> Generator[None, None, None]:
+    """Say what brings tables up to date in a Django project."""
+    try:
+        yield
+    except SchemaBehind as behind:
+        behind.add_note("In this project: `python manage.py migrate`, or `python manage.py outlast_migrate`.")
+        raise
 
 
 class DjangoBlockingClient(BlockingClient):

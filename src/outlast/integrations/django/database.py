@@ -12,6 +12,7 @@ from django.db import connections
 
 from outlast.integrations.django.location import SUPPORTED, url_of
 from outlast.integrations.django.road import DjangoRoad, RelayedRoad, SensitiveRoad
+from outlast.integrations.django.transactions import DjangoTransactions
 from outlast.ports.clock import Clock
 from outlast.ports.database import MakeOp, Notice
 from outlast.stores.basis import Basis, make_basis
@@ -57,7 +58,7 @@ class DjangoDatabase(SqlDatabase):
             return SqlDatabase(basis, RelayedRoad(SensitiveRoad(road)), road, listener=None, separate=on_this_loop)
 
         super().__init__(
-            basis, SensitiveRoad(road), road, listener=None, separate=on_this_loop
+            basis, SensitiveRoad(road), road, listener=None, separate=on_this_loop, own=DjangoTransactions(alias)
         )
 
     @cached_property

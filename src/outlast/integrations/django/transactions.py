@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, Final
 
-from django.db import connections
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from outlast.ports.transactions import Transactions
 
 
 class Apart(Enum):
@@ -44,3 +47,21 @@ def is_of_test(connection: BaseDatabaseWrapper) -> bool:
     """Tell whether the only blocks open are those that Django's TestCase puts around a test."""
     blocks: Any = getattr(connection, "atomic_blocks", ())
     return bool(blocks) and all(getattr(block, "_from_testcase", False) for block in blocks)
+
+
+class DjangoTransactions:
+    """Transactions for steps that write in one: atomic blocks, which give the connection."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        # A block that Django holds for broken takes no record any more, so one that took it commits.
+        self.transactions = Transactions(blocking=self._atomic, is_sure=True)
+
+    @contextmanager
+    def _atomic(self) -> Generator[BaseDatabaseWrapper, None, None]:
+        with transaction.atomic(using=self._alias):
+            yield connections[self._alias]
+
+    async def close(self) -> None: ...
+
+    def close_blocking(self) -> None: ...

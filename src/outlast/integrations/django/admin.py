@@ -1,0 +1,117 @@
+"""Runs in the admin, to be looked at: a list to search and filter, and for each run its values and its journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from outlast.integrations.django.application import app
+from outlast.integrations.django.conf import read_config
+from outlast.integrations.django.models import Run as RunRow
+from outlast.model.journal import Entry
+from outlast.model.run import Run
+
+if TYPE_CHECKING:
+    _Admin = admin.ModelAdmin[RunRow]
+else:
+    _Admin = admin.ModelAdmin
+
+_HEADS: Final = ("Entry", "Kind", "Phase", "Attempts", "Result or error", "Recorded (UTC)")
+
+
+@admin.register(RunRow)
+class RunAdmin(_Admin):
+    """Shows runs and changes none: what a run does next is for its workflow, its worker and the verbs."""
+
+    list_display = ("id", "workflow", "version", "status", "created_at", "updated_at", "due_at")
+    list_filter = ("status",)
+    search_fields = ("id__startswith", "workflow__exact")
+    search_help_text = "The beginning of an id, or the name of a workflow"
+    show_full_result_count = False
+    list_per_page = 50
+    fields = (
+        "id", "workflow", "version", "status", "custom_status", "waiting_for", "held", "input", "output", "failure",
+        "created_at", "started_at", "updated_at", "due_at", "deadline_at", "finished_at", "turns", "lapses", "journal",
+    )  # fmt: skip
+    readonly_fields = fields
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RunRow]:
+        return super().get_queryset(request).using(read_config().database)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - as Django calls it
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - the same
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ANN401, ARG002 - the same
+        return False
+
+    def custom_status(self, row: RunRow) -> str:
+        return _text(_run(row).custom_status)
+
+    def waiting_for(self, row: RunRow) -> str:
+        return ", ".join(_run(row).waiting_for) or "-"
+
+    def held(self, row: RunRow) -> str:
+        return _text(_run(row).held)
+
+    def input(self, row: RunRow) -> SafeString:
+        return _value(_run(row).input)
+
+    def output(self, row: RunRow) -> SafeString:
+        return _value(_run(row).output)
+
+    def failure(self, row: RunRow) -> SafeString:
+        failure = _run(row).failure
+        if failure is None:
+            return _value(None)
+        return format_html("<p>{}: {}</p><pre>{}</pre>", failure.type, failure.message, failure.traceback)
+
+    def journal(self, row: RunRow) -> SafeString:
+        lines = format_html_join(
+            "",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            (
+                (
+                    entry.name,
+                    entry.kind,
+                    entry.phase,
+                    _text(entry.attempts),
+                    _said(entry),
+                    f"{entry.recorded_at:%Y-%m-%d %X.%f}",
+                )
+                for entry in _run(row).journal
+            ),
+        )
+        heads = format_html_join("", "<th>{}</th>", ((head,) for head in _HEADS))
+        return format_html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", heads, lines)
+
+
+def _run(row: RunRow) -> Run:
+    """Return all that is known of a run; asked once for each row that is shown."""
+    found: Run | None = getattr(row, "_known", None)
+    if found is None:
+        found = app.blocking.get(row.id, journal=True)
+        assert found is not None
+        row._known = found  # type: ignore[attr-defined]  # noqa: SLF001 - kept on the row for the other fields
+    return found
+
+
+def _said(entry: Entry) -> str:
+    if entry.failure is not None:
+        return f"{entry.failure.type}: {entry.failure.message}"
+    return _text(entry.payload if entry.result is None else entry.result)
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _value(value: object) -> SafeString:
+    return format_html("<pre>{}</pre>", repr(value))

@@ -1,0 +1,27 @@
+"""`manage.py outlast_migrate`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from outlast.integrations.django.application import app
+from outlast.integrations.django.management.told import errors_told
+
+
+class Command(BaseCommand):
+    """Bring the tables up to date without Django's own record of migrations."""
+
+    help = (
+        "Bring the tables of outlast up to date, once, however many run it at the same time. `migrate` does the same and "
+        "writes it down as Django's migrations; either finds what the other has done."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:  # noqa: ANN401, ARG002 - as Django calls it
+        with errors_told():
+            applied = app.blocking.migrate()
+        if applied:
+            self.stdout.write(f"Applied {', '.join(map(str, applied))}; the tables are up to date.")
+        else:
+            self.stdout.write("The tables were up to date already.")

@@ -1,0 +1,100 @@
+"""The admin shows runs and what their journals say, and changes nothing. Views of both colours start runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.management import call_command
+from django.db import connections
+from django.test import AsyncClient, Client
+
+from outlast.integrations.django import app
+
+TAGS = re.compile(r"(<[^>]+>|\s)+")
+
+
+@pytest.fixture
+def client(django_site: Any) -> Client:
+    from django.contrib.auth.models import User
+
+    call_command("migrate", verbosity=0)
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada", "ada@example.com", "secret"))
+    return client
+
+
+def text_of(client: Client, url: str) -> str:
+    response = client.get(url)
+    assert response.status_code == 200, response
+    return TAGS.sub(" ", response.content.decode())
+
+
+def test_the_list_shows_runs_newest_first_and_finds_them(client: Client) -> None:
+    from support.django_orders.workflows import fulfil, wait
+
+    app.blocking.start_many(fulfil, ["a", "b"], ids=["order-a", "order-b"])
+    app.blocking.start(wait, id="waiting")
+
+    everything = text_of(client, "/admin/outlast/run/")
+    found = text_of(client, "/admin/outlast/run/?q=order-")
+    pending = text_of(client, "/admin/outlast/run/?status__exact=completed")
+
+    assert everything.index("waiting") < everything.index("order-b") < everything.index("order-a")
+    assert "order-a" in found
+    assert "waiting" not in found
+    assert "order-a" not in pending
+
+
+def test_the_detail_shows_values_and_the_journal(client: Client) -> None:
+    from support.django_orders.workflows import fulfil
+
+    app.blocking.start(fulfil, "<o>", id="order-1")
+    async_to_sync(app.drain)()
+
+    shown = text_of(client, "/admin/outlast/run/order-1/change/")
+
+    assert "&#x27;&lt;o&gt;&#x27;" in shown, "the input, escaped"
+    assert re.search(r"pack step done 1 1 2\d{3}-", shown), shown
+
+
+def test_the_detail_shows_why_a_run_failed(client: Client) -> None:
+    from support.django_orders.workflows import fail
+
+    app.blocking.start(fail, id="order-1")
+    async_to_sync(app.drain)()
+
+    assert "LookupError: nothing in stock" in text_of(client, "/admin/outlast/run/order-1/change/")
+
+
+def test_the_admin_changes_nothing(client: Client) -> None:
+    from support.django_orders.workflows import wait
+
+    app.blocking.start(wait, id="waiting")
+
+    assert client.get("/admin/outlast/run/add/").status_code == 403
+    assert client.post("/admin/outlast/run/waiting/change/", {"status": "completed"}).status_code == 403
+    assert client.post("/admin/outlast/run/waiting/delete/", {"post": "yes"}).status_code == 403
+    kept = app.blocking.get("waiting")
+    assert kept is not None
+    assert kept.status == "pending"
+
+
+def test_a_request_is_one_block_under_atomic_requests(client: Client) -> None:
+    connections["default"].settings_dict["ATOMIC_REQUESTS"] = True
+    client.raise_request_exception = False
+
+    assert client.get("/orders/o-1").json() == {"created": True}
+    assert client.get("/orders/o-2?fail").status_code == 500
+
+    assert [run.id for run in app.blocking.list().runs] == ["o-1"]
+
+
+def test_a_view_that_awaits_starts_a_run(client: Client) -> None:
+    async def request() -> object:
+        return (await AsyncClient().get("/awaiting/o-1")).json()
+
+    assert async_to_sync(request)() == {"created": True}
+    assert [run.id for run in app.blocking.list().runs] == ["o-1"]

@@ -1,0 +1,109 @@
+"""Django's migrations make the very tables that `outlast migrate` makes, and either finds what the other has done."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from outlast import Outlast
+from outlast.integrations.django import app
+from support.fix_django import Site, connected_to, entry_of
+
+pytestmark = pytest.mark.usefixtures("django_site")
+
+COLUMNS = """
+    select table_name, ordinal_position, column_name, data_type, is_nullable, column_default, collation_name, is_identity
+    from information_schema.columns where table_schema = 'outlast' order by 1, 2
+"""
+INDEXES = "select indexdef from pg_indexes where schemaname = 'outlast' order by 1"
+CONSTRAINTS = """
+    select conrelid::regclass::text, conname, pg_get_constraintdef(oid) from pg_constraint
+    where connamespace = 'outlast'::regnamespace order by 1, 2
+"""
+
+
+def told(command: str, *arguments: str, **options: Any) -> str:
+    out = StringIO()
+    call_command(command, *arguments, stdout=out, stderr=out, **options)
+    return out.getvalue()
+
+
+def tables() -> list[Any]:
+    """All that the database knows of outlast's tables."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("select name, sql from sqlite_master where name like 'outlast%' order by name")
+            return cursor.fetchall()
+        found: list[Any] = []
+        for query in (COLUMNS, INDEXES, CONSTRAINTS):
+            cursor.execute(query)
+            found += cursor.fetchall()
+        return found
+
+
+def test_both_ways_make_the_same_tables(django_site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    told("migrate", "outlast", verbosity=0)
+    by_django = tables()
+
+    if django_site.database == "sqlite":
+        other = f"sqlite:///{tmp_path}/other.db"
+    else:
+        other = request.getfixturevalue("postgres").create_database()
+    apart = Outlast(other)
+    apart.blocking.migrate()
+    apart.blocking.close()
+    with connected_to({"default": entry_of(other)}):
+        by_outlast = tables()
+
+    assert by_django
+    assert by_django == by_outlast
+
+
+def test_after_migrate_there_is_nothing_to_migrate_and_nothing_to_make() -> None:
+    told("migrate", "outlast", verbosity=0)
+
+    assert "up to date already" in told("outlast_migrate")
+    assert told("makemigrations", "--check", "--dry-run", "outlast") == "No changes detected in app 'outlast'\n"
+
+
+def test_migrate_finds_what_outlast_has_made() -> None:
+    assert "Applied 1" in told("outlast_migrate")
+    before = tables()
+
+    told("migrate", "outlast", verbosity=0)
+
+    assert tables() == before
+
+
+def test_a_migration_can_be_taken_back_and_applied_again() -> None:
+    told("migrate", "outlast", verbosity=0)
+    before = tables()
+
+    told("migrate", "outlast", "zero", verbosity=0)
+    assert tables() == []
+    told("migrate", "outlast", verbosity=0)
+
+    assert tables() == before
+
+
+def test_status_says_what_is_missing_and_what_to_do() -> None:
+    with pytest.raises(CommandError, match=r"version 0.*needs version 1.*manage\.py migrate"):
+        told("outlast_status")
+
+
+def test_status_counts_runs() -> None:
+    from support.django_orders.workflows import fulfil, wait
+
+    told("migrate", "outlast", verbosity=0)
+    app.blocking.start_many(fulfil, ["a", "b"])
+    app.blocking.cancel(app.blocking.start(wait).id)
+
+    said = told("outlast_status")
+
+    assert "version 1, up to date" in said
+    assert [line.split() for line in said.splitlines()[1:]] == [["pending", "3"]]
