@@ -131,7 +131,7 @@ def name_tables() -> None:
     from outlast.integrations.django.models import Run
     from outlast.integrations.django.tables import table_name
 
-    Run._meta.db_table = table_name("runs")
+    Run._meta.db_table = Run._meta.original_attrs["db_table"] = table_name("runs")
     for field in Run._meta.get_fields():
         vars(field).pop("cached_col", None)
     sys.modules.pop("outlast.integrations.django.migrations.0001_initial", None)
