@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
+from sqlalchemy import make_url
 
 from outlast import Context, DatabaseUnavailable, Outlast, Signal, StepContext, WorkerOptions, step, workflow
 from outlast.stores.databases.database import SqlDatabase
@@ -196,3 +198,33 @@ async def test_a_stalled_link_costs_no_step_when_it_moves_again(
 
 async def _is(fact: bool) -> bool:
     return fact
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_database_that_is_read_only_for_a_while_holds_no_run(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failover: connections lead to a server that is not the primary yet. The runs of that moment were held, for a minute
+    and then for ten, as if their own records could not be written."""
+    admin = await asyncpg.connect(postgres_url)
+    name = make_url(postgres_url).database
+
+    async def set_read_only(state: str) -> None:
+        await admin.execute("set default_transaction_read_only = off")
+        await admin.execute(f'alter database "{name}" set default_transaction_read_only = {state}')
+        await admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> pg_backend_pid()",
+            name,
+        )
+
+    async with Outlast(postgres_url, workflows=[counting], worker=OPTIONS) as app:
+        starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(60)]
+        await until_awaited(lambda: _is(len(calls) >= 20), "some steps")
+        await set_read_only("on")
+        await until_awaited(lambda: _is("read-only" in caplog.text), "the worker to notice")
+        await set_read_only("off")
+
+        assert await asyncio.gather(*starting) == [3 * number for number in range(60)]
+    await admin.close()
+    assert "is held" not in caplog.text
+    assert set(calls.values()) == {1}

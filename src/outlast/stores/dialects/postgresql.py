@@ -34,8 +34,14 @@ _BUSY: Final = frozenset({"40001", "40P01", "57014"})
 _HELD: Final = "55P03"
 """lock_not_available, after the lock_timeout."""
 
-_LOST: Final = frozenset({"57P01", "57P02", "57P03", "53300", "25P03", "57P05", "25P02"})
-"""admin and crash shutdown, cannot_connect_now, too_many_connections, the idle timeouts; 25P02 follows one of ours."""
+_LOST: Final = frozenset(
+    {"57P01", "57P02", "57P03", "53300", "25P03", "57P05", "25P02", "25006", "53100", "53200", "58030"}
+)
+"""admin and crash shutdown, cannot_connect_now, too_many_connections, the idle timeouts; 25P02 follows one of ours.
+
+read_only_sql_transaction (a server that is not the primary any more, or not yet), disk_full, out_of_memory, io_error: another
+try, on a new connection, may find it mended. Nothing about the run is wrong.
+"""
 
 _EXCLUSIVE = text("select count(pg_advisory_xact_lock(key)) from unnest(cast(:keys as bigint[])) as key")
 _SHARED = text("select count(pg_advisory_xact_lock_shared(key)) from unnest(cast(:keys as bigint[])) as key")
