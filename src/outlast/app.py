@@ -50,8 +50,9 @@ class Outlast(Publisher):
     without it, connecting when first needed, but then nothing executes runs here. When the block has ended they raise
     AppClosed, until the app is opened again.
 
-    database: a URL (`postgresql://host/db`, `sqlite:///file.db`, `sqlite://` for one in memory) or an SQLAlchemy engine.
-        Default `sqlite:///outlast.db`, because it needs nothing.
+    database: a URL (`postgresql://host/db`, `sqlite:///file.db`, `sqlite://` for one in memory) or what the
+        application has: an engine of SQLAlchemy, a pool of asyncpg or psycopg. Default `sqlite:///outlast.db`, because it
+        needs nothing.
     workflows: what this process can start and execute: functions, instances of classes, or classes made without arguments.
     worker: True (the default) runs one with the default options, `WorkerOptions(...)` with these; False runs none.
     retry: how steps that say nothing are retried. Default 3 attempts, 1 s apart, doubling.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from sqlalchemy import Engine
 
@@ -13,7 +13,13 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.integrated import Integrated
 from outlast.stores.databases.loaded import is_a
 from outlast.stores.databases.mysql import mysql_async_engine_database, mysql_database, mysql_engine_database
-from outlast.stores.databases.postgresql import async_engine_database, engine_database, postgres_database
+from outlast.stores.databases.postgresql import (
+    async_engine_database,
+    engine_database,
+    pool_database,
+    postgres_database,
+)
+from outlast.stores.databases.raw_pools import RawPool, raw_pool
 from outlast.stores.databases.sqlite import sqlite_database
 from outlast.stores.databases.urls import (
     MySQLTarget,
@@ -27,6 +33,7 @@ from outlast.stores.databases.urls import (
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+_Target: TypeAlias = "SQLiteTarget | PostgresTarget | MySQLTarget | RawPool | Engine | AsyncEngine"
 _MYSQL: Final = frozenset({"mysql", "mariadb"})
 _USUAL: Final = ConnectionOptions()
 
@@ -40,8 +47,9 @@ def open_database(
 ) -> SqlDatabase:
     """Return the database; nothing is connected yet, so this may run at import.
 
-    `target` is a URL, an SQLAlchemy Engine or an AsyncEngine. `schema` names the schema on PostgreSQL, the tables' prefix
-    on SQLite. `clock` replaces the database's clock everywhere. `connections` says how connections of ours are made.
+    `target` is a URL, an Engine or AsyncEngine of SQLAlchemy, a pool of asyncpg or psycopg.
+    `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock everywhere.
+    `connections` says how connections of ours are made.
     """
     if isinstance(target, Integrated):
         return target.open_outlast(installation_name(schema), clock)
@@ -52,7 +60,7 @@ def open_database(
 
 
 def _database(
-    target: SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine,
+    target: _Target,
     name: str,
     clock: Clock | None,
     connections: ConnectionOptions,
@@ -66,6 +74,8 @@ def _database(
             return postgres_database(url, connections, schema=name, clock=clock)
         case MySQLTarget(url):
             return mysql_database(url, connections, prefix=name, clock=clock)
+        case RawPool() as pool:
+            return pool_database(pool, connections, schema=name, clock=clock)
         case Engine() as engine if engine.dialect.name in _MYSQL:
             return mysql_engine_database(engine, prefix=name, clock=clock)
         case Engine() as engine:
@@ -76,17 +86,18 @@ def _database(
             return async_engine_database(engine, connections, schema=name, clock=clock)
 
 
-def _place(target: SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine) -> str:
+def _place(target: _Target) -> str:
     """Return what to call it in messages: no password, and no options, which may hold one."""
     if isinstance(target, SQLiteTarget):
         return f"sqlite:///{target.path or ''}"
     return target.url.set(query={}).render_as_string(hide_password=True)
 
 
-def _target(target: object) -> SQLiteTarget | PostgresTarget | MySQLTarget | Engine | AsyncEngine:
+def _target(target: object) -> _Target:
     # SQLAlchemy's asyncio module asks for greenlet; whoever has no such engine needs neither.
     if not isinstance(target, Engine) and not is_a(target, "sqlalchemy.ext.asyncio", "AsyncEngine"):
-        return parse_url(target)
+        pool = raw_pool(target)
+        return parse_url(target) if pool is None else pool
     engine = cast("Engine | AsyncEngine", target)
     kind = engine.dialect.name
     if kind == "postgresql" or kind in _MYSQL:

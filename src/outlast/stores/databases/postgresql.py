@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +14,13 @@ from outlast.ports.clock import Clock
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.asyncpg_road import AsyncpgRoad
-from outlast.stores.databases.connector import CONNECTIONS, LIMITED, Connector, is_installed, setting
+from outlast.stores.databases.connector import CONNECTIONS, LIMITED, SETTING, Connector, is_installed, setting
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
+from outlast.stores.databases.raw_pools import BlockingPoolRoad, PoolRoad, RawPool
+from outlast.stores.databases.roads import BlockingRoad, Road
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
+from outlast.stores.databases.wire import Wire
 from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.postgresql import PostgreSQL, channel
 
@@ -85,6 +89,30 @@ def engine_database(engine: Engine, options: ConnectionOptions, *, schema: str, 
     return over()
 
 
+def pool_database(raw: RawPool, options: ConnectionOptions, *, schema: str, clock: Clock | None) -> SqlDatabase:
+    """Return the database of a pool of the application's. What the pool is no good for, another loop or colour, the lease's
+    renewal and listening, gets connections of ours to the same place."""
+    basis = make_basis(schema, PostgreSQL, clock)
+    credentials = options.credentials or raw.credentials
+    connector = Connector(raw.url, replace(options, credentials=credentials), more=raw.more)
+    # Nothing can be set on its connections for good.
+    wire = Wire(connector.wire.execute, SETTING)
+    if raw.is_blocking:
+        blocking: BlockingRoad = BlockingPoolRoad(basis.dialect, raw.pool, wire)
+        road: Road = OnThreads(blocking)
+    else:
+        road = PoolRoad(basis.dialect, raw.pool, wire)
+        blocking = EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector))
+    return SqlDatabase(
+        basis,
+        road,
+        blocking,
+        listener=_notifications(basis, connector),
+        own=GivenConnections(basis.dialect, connector),
+        separate=lambda: connected_database(connector, schema=schema, clock=clock),
+    )
+
+
 def _limits(connector: Connector) -> Limits | None:
     begin = connector.limits
     return None if begin is None else Limits(begin)
@@ -100,7 +128,7 @@ def _notifications(basis: Basis, connector: Connector) -> Notifications | None:
 
 
 class GivenConnections:
-    """Transactions for an application that has none of its own: of asyncpg where they are awaited, else of an engine over
+    """Transactions for an application that has none of its own: of the driver where they are awaited, else of an engine over
     psycopg."""
 
     def __init__(self, dialect: Dialect, connector: Connector) -> None:

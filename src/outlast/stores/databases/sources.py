@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from outlast.errors import InvalidArgument
@@ -26,9 +27,9 @@ _SESSIONS: Final = (
 def transactions_of(option: object, target: object, own: Transactions) -> Transactions:
     """Return where the transactions of steps come from.
 
-    option: what the application passed: an Engine, a sessionmaker, their awaiting twins, a pool of asyncpg, or a function
-        whose result is entered for a session or connection and commits at its end. None: the engine that `target`, the
-        app's database, may be, and `own` transactions where it is none, or for the other colour.
+    option: what the application passed: an Engine, a sessionmaker, their awaiting twins, a pool of asyncpg or psycopg, or a
+        function whose result is entered for a session or connection and commits at its end. None: the engine or pool that
+        `target`, the app's database, may be, and `own` transactions where it is none, or for the other colour.
     """
     if option is None:
         engine = _known(target)
@@ -51,16 +52,26 @@ def _known(option: object) -> Transactions | None:
         return Transactions(blocking=source.begin, is_sure=True)
     if any(is_a(source, *name) for name in _AWAITING):
         return Transactions(awaiting=source.begin, is_sure=True)
+    pool: Any = option
     if is_a(option, "asyncpg.pool", "Pool"):
-        pool: Any = option
-
-        @asynccontextmanager
-        async def transaction() -> AsyncGenerator[Any]:
-            async with pool.acquire() as connection, connection.transaction():
-                yield connection
-
-        return Transactions(awaiting=transaction, is_sure=True)
+        return Transactions(awaiting=partial(_awaited, pool.acquire), is_sure=True)
+    if is_a(option, "psycopg_pool", "AsyncConnectionPool"):
+        return Transactions(awaiting=partial(_awaited, pool.connection), is_sure=True)
+    if is_a(option, "psycopg_pool", "ConnectionPool"):
+        return Transactions(blocking=partial(_blocking, pool.connection), is_sure=True)
     return None
+
+
+@asynccontextmanager
+async def _awaited(acquire: Callable[[], AbstractAsyncContextManager[Any]]) -> AsyncGenerator[Any]:
+    async with acquire() as connection, connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _blocking(acquire: Callable[[], AbstractContextManager[Any]]) -> Generator[Any]:
+    with acquire() as connection, connection.transaction():
+        yield connection
 
 
 def _made_by(option: Any) -> Transactions:  # noqa: ANN401 - whatever an application may pass

@@ -166,6 +166,8 @@ _NO_CONNECTION: Final = frozenset(
         ("asyncpg", "InternalClientError"),
         ("psycopg", "OperationalError"),
         ("psycopg", "ConnectionTimeout"),
+        ("psycopg_pool", "PoolTimeout"),
+        ("psycopg_pool", "PoolClosed"),
         ("psycopg2", "OperationalError"),
     }
 )
