@@ -187,6 +187,16 @@ class Outlast(Publisher):
                 self._access.forget()
                 await self._disconnect()
 
+    async def schema_version(self) -> tuple[int, int]:
+        """Return which version the tables have (0: there are none), and which one this code needs; an older one needs
+        `migrate`. Raises DatabaseUnavailable, and SchemaConflict for tables of that name that are not ours."""
+        return await self._database.schema_version()
+
+    async def migration_statements(self) -> tuple[str, ...]:
+        """Return the statements that `migrate` would execute now, as text for a person's own tool; it executes none."""
+        found, _ = await self.schema_version()
+        return self._database.migration_statements(found)
+
     async def drain(self) -> int:
         """Run everything that is due until nothing is; return how many turns were begun. For tests, and worker=False.
 

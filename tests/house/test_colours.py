@@ -13,7 +13,7 @@ from outlast.client.client import Client
 from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, KnownRun
 
 VERBS = {"start", "start_many", "start_and_wait", "signal", "publish", "cancel", "terminate", "result", "get", "list"}
-OWN = {"close", "migrate"}
+OWN = {"close", "migrate", "schema_version", "migration_statements"}
 """Each colour opens and closes connections of its own."""
 NAMING = {"handle"}
 """What asks the database nothing, and so has no colour but in what it returns."""

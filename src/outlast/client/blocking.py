@@ -182,6 +182,17 @@ class BlockingClient:
         self._access.refuse_in_loop("migrate")
         return self._access.database.migrate_blocking()
 
+    def schema_version(self) -> tuple[int, int]:
+        """Return which version the tables have (0: there are none), and which one this code needs; an older one needs
+        `migrate`. Raises DatabaseUnavailable, and SchemaConflict for tables of that name that are not ours."""
+        self._access.refuse_in_loop("schema_version")
+        return self._access.database.schema_version_blocking()
+
+    def migration_statements(self) -> tuple[str, ...]:
+        """Return the statements that `migrate` would execute now, as text for a person's own tool; it executes none."""
+        found, _ = self.schema_version()
+        return self._access.database.migration_statements(found)
+
     def close(self) -> None:
         """Close the blocking side's connections. The next call opens new ones, unless the database is in memory: that ends
         here, and the app is closed with it. Inside of `async with app` it stays until that ends."""

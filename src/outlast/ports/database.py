@@ -110,6 +110,18 @@ class Database(Protocol):
         """The same, blocking."""
         ...
 
+    async def schema_version(self) -> tuple[int, int]:
+        """Return which version the tables have (0: there are none), and which one this code needs."""
+        ...
+
+    def schema_version_blocking(self) -> tuple[int, int]:
+        """The same, blocking."""
+        ...
+
+    def migration_statements(self, since: int) -> tuple[str, ...]:
+        """Return what `migrate` would execute on tables of this version, as text."""
+        ...
+
     async def check_schema(self) -> None:
         """Raise SchemaBehind when the tables are older than this code."""
         ...

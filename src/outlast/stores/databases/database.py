@@ -21,7 +21,8 @@ from outlast.stores.databases.marking import join_marked, join_marked_blocking, 
 from outlast.stores.databases.origin import Origin
 from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, OwnTransactions, Road
 from outlast.stores.dialects.base import Trouble
-from outlast.stores.migrations.runner import check_schema, migrate
+from outlast.stores.migrations.runner import LATEST, check_schema, found_version, migrate
+from outlast.stores.migrations.script import script
 from outlast.stores.sql import SqlStore
 
 T = TypeVar("T")
@@ -146,6 +147,17 @@ class SqlDatabase:
         applied = self.run_blocking(lambda: migrate(self._basis))
         self._origin.learn(self.run_blocking(self._origin.read))
         return applied
+
+    async def schema_version(self) -> tuple[int, int]:
+        await self.run(self._basis.dialect.check_server)
+        return await self.run(lambda: found_version(self._basis, span="read")), LATEST
+
+    def migration_statements(self, since: int) -> tuple[str, ...]:
+        return script(self._basis.dialect.name, self._basis.tables.name, since=since)
+
+    def schema_version_blocking(self) -> tuple[int, int]:
+        self.run_blocking(self._basis.dialect.check_server)
+        return self.run_blocking(lambda: found_version(self._basis, span="read")), LATEST
 
     async def check_schema(self) -> None:
         await self.run(lambda: check_schema(self._basis))

@@ -36,7 +36,7 @@ def check_schema(basis: Basis) -> Op[None]:
     The server is looked at too: a blocking caller has no other moment for it.
     """
     yield from basis.dialect.check_server()
-    found = yield from _version(basis, span="read")
+    found = yield from found_version(basis, span="read")
     if found < LATEST:
         raise SchemaBehind(basis.tables.name, found, LATEST)
 
@@ -48,20 +48,20 @@ def migrate(basis: Basis) -> Op[tuple[int, ...]]:
     are up to date. Then takes the lock and looks again, since another process may have been faster.
     """
     span: Span = "write" if basis.dialect.has_transactional_ddl else "session"
-    if (yield from _version(basis, span=span)) >= LATEST:
+    if (yield from found_version(basis, span=span)) >= LATEST:
         return ()
     lock = basis.dialect.migration_lock(basis.tables.name)
     if lock is not None:
         granted = yield lock
         if not basis.dialect.has_migration_lock(granted.rows[0][0]):
             raise DatabaseBusy("Another process is migrating this database; try again when it is done.")
-    found = yield from _version(basis, span="write")
+    found = yield from found_version(basis, span="write")
     pending = [migration for migration in MIGRATIONS if migration.version > found]
     if not pending:
         return ()
     yield from _prepare_schema(basis, found)
     if found == 0:
-        yield Statement(_bookkeeping(basis))
+        yield Statement(bookkeeping(basis))
     for migration in pending:
         yield from _apply(basis, migration)
     return tuple(migration.version for migration in pending)
@@ -81,7 +81,8 @@ def _apply(basis: Basis, migration: Migration) -> Op[None]:
     yield Statement(recorded, {"version": migration.version, "name": migration.name})
 
 
-def _version(basis: Basis, *, span: Span) -> Op[int]:
+def found_version(basis: Basis, *, span: Span) -> Op[int]:
+    """Read which version the tables have; 0 when there are none. Raises SchemaConflict for tables that are not ours."""
     present = basis.dialect.tables_present(basis.tables)
     found = yield Statement(present.sql, present.params, span=span)
     names = {row[0] for row in found.rows}
@@ -110,7 +111,8 @@ def _prepare_schema(basis: Basis, version: int) -> Op[None]:
         yield Statement(CreateSchema(basis.tables.name))
 
 
-def _bookkeeping(basis: Basis) -> ExecutableDDLElement:
+def bookkeeping(basis: Basis) -> ExecutableDDLElement:
+    """Return what makes the table in which the versions are noted."""
     if not basis.dialect.has_transactional_ddl:
         return v0001_initial_mysql.bookkeeping(basis.tables.name)
     migrations = basis.tables.migrations

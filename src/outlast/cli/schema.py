@@ -1,0 +1,78 @@
+"""The commands about the tables: make them, compare them with this code, print what would make them."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Annotated
+
+import typer
+from sqlalchemy import make_url
+
+from outlast.app import Outlast
+from outlast.cli.loading import NotFound, load_app
+from outlast.cli.telling import errors_told, say, table
+from outlast.stores.migrations.script import KINDS, script
+
+BEHIND = 3
+"""The exit code for tables that are missing or older than this code. An error is 1, a wrong call 2."""
+
+Target = Annotated[
+    str | None, typer.Argument(metavar="[MODULE:APP]", help="Where your Outlast(...) is, such as shop.main:app.")
+]
+Url = Annotated[
+    str | None, typer.Option("--url", envvar="OUTLAST_URL", help="The database, in place of an application.")
+]
+Schema = Annotated[str, typer.Option("--schema", help="With --url: the schema, or the tables' prefix.")]
+
+
+def migrate(target: Target = None, url: Url = None, schema: Schema = "outlast") -> None:
+    """Bring the tables up to date, once, however many run it at the same time."""
+    with errors_told(), closing(_app(target, url, schema).blocking) as client:
+        applied = client.migrate()
+    if applied:
+        say(f"Applied {', '.join(map(str, applied))}; the tables are up to date.")
+    else:
+        say("The tables were up to date already.")
+
+
+def status(target: Target = None, url: Url = None, schema: Schema = "outlast") -> None:
+    """Compare the tables with this code. Exits with 0 when they are up to date, with 3 when they are missing or older."""
+    with errors_told(), closing(_app(target, url, schema).blocking) as client:
+        found, needed = client.schema_version()
+    place = target or make_url(url or "").render_as_string(hide_password=True)
+    stands = "missing" if found == 0 else "older" if found < needed else "newer" if found > needed else "up to date"
+    table("Tables of outlast", {"where": place, "expected": needed, "found": found or "none", "state": stands})
+    if found < needed:
+        say("Bring them up to date with: outlast migrate (or see what that would do: outlast sql)")
+        raise typer.Exit(BEHIND)
+
+
+def sql(
+    target: Target = None,
+    url: Url = None,
+    schema: Schema = "outlast",
+    kind: Annotated[
+        str | None, typer.Option("--dialect", help=f"Without a database: {', '.join(KINDS)}; from nothing, or --since.")
+    ] = None,
+    since: Annotated[int, typer.Option("--since", min=0, help="With --dialect: the version that is there.")] = 0,
+) -> None:
+    """Print the statements that bring the tables up to date, for a person's own tool. Executes nothing."""
+    with errors_told():
+        if kind is None:
+            with closing(_app(target, url, schema).blocking) as client:
+                statements = client.migration_statements()
+        elif kind in KINDS:
+            statements = script(kind, schema, since=since)
+        else:
+            raise NotFound(f"There is no dialect {kind!r}; there are {', '.join(KINDS)}.")
+    for statement in statements:
+        sys.stdout.write(f"{statement};\n\n")
+
+
+def _app(target: str | None, url: str | None, schema: str) -> Outlast:
+    if target is not None:
+        return load_app(target)
+    if url is None:
+        raise NotFound("Name an application (such as shop.main:app), or a database with --url or OUTLAST_URL.")
+    return Outlast(url, schema=schema, worker=False, migrate=False)

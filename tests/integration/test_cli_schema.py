@@ -1,0 +1,103 @@
+"""`outlast migrate`, `status` and `sql` on the databases that there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import MetaData, create_engine, inspect
+from typer.testing import CliRunner, Result
+
+from outlast import Outlast
+from outlast.cli.commands import commands
+from outlast.cli.schema import BEHIND
+
+TABLES = ("runs", "journal", "waits", "signals", "workers", "migrations")
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(commands, arguments, env={"OUTLAST_URL": None, **environment})
+
+
+def test_the_tables_are_missing_then_made_then_up_to_date(shared_database_url: str) -> None:
+    missing = run("status", "--url", shared_database_url)
+    assert missing.exit_code == BEHIND
+    assert "missing" in missing.output
+    assert "outlast migrate" in missing.output
+
+    assert "Applied 1" in run("migrate", "--url", shared_database_url).output
+    assert "up to date already" in run("migrate", "--url", shared_database_url).output
+
+    found = run("status", OUTLAST_URL=shared_database_url)
+    assert found.exit_code == 0
+    assert "up to date" in found.output
+    assert run("sql", "--url", shared_database_url).output == ""
+
+
+def test_the_printed_statements_make_what_migrate_makes(shared_database_url: str) -> None:
+    printed = run("sql", "--url", shared_database_url, "--schema", "by_hand")
+    assert printed.exit_code == 0
+    engine = create_engine(_driver(shared_database_url))
+    with engine.begin() as connection:
+        for statement in printed.output.split(";\n\n"):
+            if statement.strip():
+                connection.exec_driver_sql(
+                    statement.replace("%", "%%") if engine.dialect.name != "sqlite" else statement
+                )
+
+    assert run("migrate", "--url", shared_database_url, "--schema", "by_itself").exit_code == 0
+
+    assert run("status", "--url", shared_database_url, "--schema", "by_hand").exit_code == 0
+    assert _described(engine, "by_hand") == _described(engine, "by_itself")
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql", "mariadb"])
+def test_statements_are_printed_without_a_database_too(kind: str) -> None:
+    printed = run("sql", "--dialect", kind)
+    assert printed.exit_code == 0
+    statements = [statement.strip().lower() for statement in printed.output.split(";\n\n")]
+    assert [name for name in TABLES if not any(_makes(statement, name) for statement in statements)] == []
+    assert sum("migrations (version" in statement for statement in statements) == 1
+    assert run("sql", "--dialect", kind, "--since", "1").output == ""
+
+
+def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
+    assert "--url or OUTLAST_URL" in run("status").output
+    assert "there are sqlite, postgresql" in run("sql", "--dialect", "oracle").output
+    (tmp_path / "other.db").write_text("no database")
+    broken = run("status", "--url", f"sqlite:///{tmp_path}/other.db")
+    assert broken.exit_code == 1
+
+
+async def test_an_application_sees_its_version(database_url: str) -> None:
+    async with Outlast(database_url, worker=False) as app:
+        assert await app.schema_version() == (1, 1)
+
+
+def _driver(url: str) -> str:
+    return url.replace("postgresql:", "postgresql+psycopg:").replace("mysql:", "mysql+pymysql:")
+
+
+def _makes(statement: str, table: str) -> bool:
+    head = statement.partition("(")[0].split()
+    return head[:2] == ["create", "table"] and head[-1].endswith(table)
+
+
+def _described(engine: Any, name: str) -> dict[str, Any]:
+    """Tables with their columns, keys and indexes, named without the installation's name."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            rows = connection.exec_driver_sql("select name, sql from sqlite_master where name like ?", (f"{name}_%",))
+            return {row[0].replace(name, "x"): (row[1] or "").replace(name, "x") for row in rows}
+    schema = name if engine.dialect.name == "postgresql" else None
+    metadata = MetaData(schema=schema)
+    metadata.reflect(engine, only=lambda table, _: schema is not None or table.startswith(f"{name}_"))
+    found: dict[str, Any] = {}
+    for table in metadata.tables.values():
+        columns = [(column.name, str(column.type), column.nullable) for column in table.columns]
+        indexes = sorted(map(repr, inspect(engine).get_indexes(table.name, schema=schema)))
+        found[table.name.replace(name, "x")] = repr((columns, indexes)).replace(name, "x")
+    assert len(found) >= len(TABLES)
+    return found
