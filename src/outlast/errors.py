@@ -254,8 +254,8 @@ class AppClosed(OutlastError):
 
     def __init__(self, run_id: str | None = None) -> None:
         super().__init__(
-            "This app was closed, and nothing was done. Open it again first: `async with app: ...`; or make another "
-            "Outlast(...) where no event loop runs."
+            "This app was closed, and nothing was done. Open it again first: `async with app: ...`, or "
+            "`with app.blocking: ...` where no event loop runs."
             if run_id is None
             else f"The app was closed while run {run_id!r} was waited for. The run goes on; ask again elsewhere."
         )
@@ -338,8 +338,8 @@ class SchemaBehind(OutlastError):
     def __init__(self, schema: str, found: int, needed: int) -> None:
         super().__init__(
             f"The tables of outlast in {schema!r} are at version {found}; this code needs version {needed}. "
-            "Call `await app.migrate()` in your deploy step, or run `outlast migrate module:app`, "
-            "or pass Outlast(migrate=True) outside production."
+            "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` in "
+            "code that does not await). An app does it by itself as it is opened, except in production and with migrate=False."
         )
         self.schema = schema
         self.found = found

@@ -15,6 +15,8 @@ from outlast.client.handle import BlockingHandle, BlockingKnownRun, Handle, Know
 VERBS = {"start", "start_many", "start_and_wait", "signal", "publish", "cancel", "terminate", "result", "get", "list"}
 OWN = {"close", "migrate", "schema_version", "migration_statements"}
 """Each colour opens and closes connections of its own."""
+OPENING = {"open"}
+"""What `async with app` does is `with app.blocking` there, which has this name too."""
 NAMING = {"handle"}
 """What asks the database nothing, and so has no colour but in what it returns."""
 
@@ -28,7 +30,7 @@ def parameters(function: Callable[..., object]) -> list[tuple[str, object, objec
 
 
 def test_the_blocking_verbs_are_those_of_the_app() -> None:
-    assert public(BlockingClient) == VERBS | OWN | NAMING
+    assert public(BlockingClient) == VERBS | OWN | NAMING | OPENING
     assert public(Outlast) >= VERBS | OWN | NAMING
     assert public(Client) >= VERBS | NAMING
 

@@ -206,6 +206,43 @@ def test_scripts_use_it_without_a_loop_and_migrate_by_themselves(shared_database
     app.blocking.close()
 
 
+def test_the_blocking_side_is_opened_and_closed_as_the_app_is(shared_database_url: str) -> None:
+    with app_of(shared_database_url).blocking as client:
+        run = client.start(greet, "Ada", id="hello")
+
+        assert run.created
+
+    app = app_of(shared_database_url, migrate=False)
+    app.blocking.open()
+    assert not app.blocking.start(greet, "Ada", id="hello").created
+    app.blocking.close()
+
+
+def test_opening_the_blocking_side_tells_of_old_tables_and_how_to_mend_them(shared_database_url: str) -> None:
+    app = app_of(shared_database_url, migrate=False)
+
+    with pytest.raises(SchemaBehind, match=r"`app\.blocking\.migrate\(\)` in code that does not await"):
+        app.blocking.open()
+
+    app.blocking.migrate()
+    app.blocking.open()
+    app.blocking.close()
+
+
+def test_an_app_that_was_closed_is_opened_again_by_its_blocking_side(tmp_path: Path) -> None:
+    async def use(app: Outlast) -> None:
+        async with app:
+            await app.start(greet, "Ada", id="hello")
+
+    app = app_of(f"sqlite:///{tmp_path}/app.db")
+    asyncio.run(use(app))
+    with pytest.raises(AppClosed, match=r"with app\.blocking"):
+        app.blocking.get("hello")
+
+    with app.blocking as client:
+        assert client.get("hello")
+
+
 async def test_an_engine_that_the_application_has_already_serves_as_its_database(shared_database_url: str) -> None:
     url = shared_database_url.replace("sqlite:", "sqlite+aiosqlite:").replace("postgresql:", "postgresql+asyncpg:")
     engine = create_async_engine(url)

@@ -181,6 +181,9 @@ class FakeDatabase:
         self.behind = False
         return (1,)
 
+    def can_migrate_beside(self) -> bool:
+        return True
+
     async def listen(self, notice: Callable[[str], None]) -> None: ...
 
     def separate(self) -> FakeDatabase:

@@ -56,8 +56,8 @@ class Access:
     async def ready(self, verb: str, tx: object = None) -> None:
         """Return once the database can be used for this verb. Raises AppClosed, SchemaBehind and DatabaseUnavailable.
 
-        While the caller has a transaction open the tables are only looked at: to change them we might have to wait for
-        that transaction, and it for us.
+        While the caller has a transaction open the tables are never changed inside it, and beside it only where we need not
+        wait for that transaction, since it waits for us.
         """
         loop = asyncio.get_running_loop()
         if isinstance(loop, WorkflowLoop):
@@ -91,12 +91,24 @@ class Access:
                     self.database.migrate_blocking()
                 self._is_ready = True
 
+    def open_blocking(self) -> None:
+        """Be ready for blocking calls, also in an app that was closed."""
+        was_closed, self.is_closed = self.is_closed, False
+        try:
+            self.ready_blocking("open")
+        except BaseException:
+            self.is_closed = was_closed
+            raise
+
     def _may_migrate(self, behind: SchemaBehind, tx: object) -> None:
-        if self.migrates and tx is not None:
+        if not self.migrates:
+            raise behind
+        if tx is not None and not self.database.can_migrate_beside():
             behind.add_note(
-                "They were not made now because this call joins an open transaction: open the app before it."
+                "They could not be made now, because this call joins a transaction that is open. End it, and see to the "
+                "tables before the first one: open the app (`async with app: ...`, `with app.blocking: ...`), or call "
+                "`await app.migrate()` or `app.blocking.migrate()` where the program starts."
             )
-        if not self.migrates or tx is not None:
             raise behind
 
     def refuse_in_loop(self, verb: str) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, Unpack, overload
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from outlast.client.access import Access
 from outlast.client.calls import MISSING, Call, Calls, wait_limit
@@ -41,6 +42,24 @@ class BlockingClient:
         self._access = access
         self._calls = calls
         self._publishing = publishing or Publishing(calls)
+
+    def __enter__(self) -> Self:
+        """Be open for a `with` block; its end closes the connections. See `open`."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connect and see to the tables now, as opening the app does, instead of with the first verb; begins no worker.
+
+        Call it, or `migrate`, where a program starts whose first verb may join a transaction of its own. Opens an app again
+        that was closed. May be called again. Raises SchemaBehind and DatabaseUnavailable.
+        """
+        self._access.open_blocking()
 
     @overload
     def start(self, workflow: AnyWorkflowAlone[O], **options: Unpack[OneStart]) -> BlockingHandle[O]: ...

@@ -110,6 +110,10 @@ class Database(Protocol):
         """The same, blocking."""
         ...
 
+    def can_migrate_beside(self) -> bool:
+        """Whether `migrate` would go through now, without waiting for a transaction that the caller may have open."""
+        ...
+
     async def schema_version(self) -> tuple[int, int]:
         """Return which version the tables have (0: there are none), and which one this code needs."""
         ...

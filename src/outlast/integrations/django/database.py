@@ -86,6 +86,9 @@ class DjangoDatabase(SqlDatabase):
         if self.is_home():
             await self._at_home.listen(notice)
 
+    def can_migrate_beside(self) -> bool:
+        return False  # `manage.py migrate` makes tables, and an atomic block is no place for it.
+
     def separate(self) -> SqlDatabase:
         return self._at_home.separate() if self.is_home() else super().separate()
 

@@ -47,8 +47,10 @@ class SqlDatabase:
         separate: Callable[[], SqlDatabase],
         is_lasting: bool = True,
         own: OwnTransactions | None = None,
+        can_write: Callable[[], bool] | None = None,
     ) -> None:
-        """`own` begins transactions over connections of ours, on the roads that have them."""
+        """`own` begins transactions over connections of ours, on the roads that have them. `can_write` tells, where there
+        can be one writer alone, whether nobody writes now."""
         self._basis = basis
         self._store = _store(basis)
         self._road = road
@@ -60,6 +62,7 @@ class SqlDatabase:
         self.place = basis.dialect.name
         """What to call it in messages; without a password."""
         self._own = own
+        self._can_write = can_write
 
     @property
     def is_lasting(self) -> bool:
@@ -137,6 +140,9 @@ class SqlDatabase:
 
     def after_commit(self, tx: object, action: Callable[[], object]) -> None:
         after_commit(tx, action)
+
+    def can_migrate_beside(self) -> bool:
+        return self._can_write is None or self._can_write()
 
     async def migrate(self) -> tuple[int, ...]:
         applied = await self.run(lambda: migrate(self._basis))

@@ -61,6 +61,18 @@ class SQLiteFile:
             self._connect()
         return self._reader if reads else self._writer
 
+    def can_write(self) -> bool:
+        """Tell whether nobody has the file's write lock now. Does not wait."""
+        if self.path is None:
+            return True
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as probe:
+                probe.execute("BEGIN EXCLUSIVE")  # Before the file keeps a log of writes, a reader is in the way too.
+                probe.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
     @contextlib.contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
         """Give a connection with a transaction open to the application: one of its own, where there can be more than one."""
@@ -162,6 +174,7 @@ def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> Sq
             separate=lambda: over(SQLiteFile(path), closes=True) if path is not None else over(file, closes=False),
             is_lasting=path is not None,
             own=FileTransactions(file),
+            can_write=file.can_write,
         )
 
     return over(SQLiteFile(path), closes=True)
