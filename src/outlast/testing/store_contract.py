@@ -26,6 +26,7 @@ from outlast.testing.contract import (
     starting,
     stops,
     texts,
+    transactions,
 )
 from outlast.testing.contract.desk import Case, ContractBroken
 
@@ -41,5 +42,6 @@ store_contract: Final[tuple[Case, ...]] = (
     *signals.CASES,
     *stops.CASES,
     *texts.CASES,
+    *transactions.CASES,
     *concurrency.CASES,
 )

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 LIMITS: Final = Limits(begin=setting(LIMITED))
 """The same limits on connections of the application's, for one transaction."""
 
-GIVEN: Final[Mapping[str, str]] = {"application_name": "outlast-step"}
+GIVEN: Final[Mapping[str, str]] = {
+    "application_name": "outlast-step",
+    # What a process that is paused inside a step has locked, another that has taken its run over waits for.
+    "idle_in_transaction_session_timeout": "60s",
+}
 """The settings of connections that the application writes on: its statements are not ours."""
 
 
@@ -139,9 +143,9 @@ class GivenConnections:
         )  # fmt: skip
 
     async def close(self) -> None:
-        # The worker's threads used the blocking ones, and it has stopped.
         self._blocking.close()
         await self._awaiting.close()
 
     def close_blocking(self) -> None:
-        """Leave them to the worker."""
+        # Those that a worker has at this moment are closed when it gives them back, and it makes new ones.
+        self._blocking.close()

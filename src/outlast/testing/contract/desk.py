@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -88,6 +88,15 @@ class Desk:
         """Run verbs at the same time, each over a handle of its own, and return their answers in order."""
         raise NotImplementedError
 
+    def joined(self, verb: Verb[T], *, commits: bool = True) -> T:
+        """Run a verb at the end of a marked transaction that the database gives to the application, as a step does."""
+        raise NotImplementedError
+
+    @property
+    def gives_transactions(self) -> bool:
+        """False for a database that has none to give in this colour; applications bring their own there."""
+        raise NotImplementedError
+
     # ---- what most cases need
 
     def worker(self, name: str = "") -> Lease:
@@ -162,6 +171,25 @@ class _BlockingDesk(Desk):
                 handle.close_blocking()
         return answers
 
+    def joined(self, verb: Verb[T], *, commits: bool = True) -> T:
+        database, begin = self._database, self._database.transactions.blocking
+        assert begin is not None
+        answers: list[T] = []
+        with suppress(_RolledBack), begin() as tx:
+            database.mark_blocking(tx)
+            answers.append(database.join_marked_blocking(tx, lambda: verb(database.store)))
+            if not commits:
+                raise _RolledBack
+        return answers[0]
+
+    @property
+    def gives_transactions(self) -> bool:
+        return self._database.transactions.blocking is not None
+
+
+class _RolledBack(Exception):
+    """Ends an application's transaction without a commit."""
+
 
 class _AwaitingDesk(Desk):
     def __init__(self, database: Database, open_store: OpenStore, clock: ManualClock, runner: asyncio.Runner) -> None:
@@ -176,6 +204,25 @@ class _AwaitingDesk(Desk):
 
     def together(self, verbs: Sequence[Verb[Any]]) -> list[Any]:
         return self._runner.run(self._together(verbs))
+
+    def joined(self, verb: Verb[T], *, commits: bool = True) -> T:
+        return self._runner.run(self._joined(verb, commits))
+
+    async def _joined(self, verb: Verb[T], commits: bool) -> T:
+        database, begin = self._database, self._database.transactions.awaiting
+        assert begin is not None
+        answers: list[T] = []
+        with suppress(_RolledBack):
+            async with begin() as tx:
+                await database.mark(tx)
+                answers.append(await database.join_marked(tx, lambda: verb(database.store)))
+                if not commits:
+                    raise _RolledBack
+        return answers[0]
+
+    @property
+    def gives_transactions(self) -> bool:
+        return self._database.transactions.awaiting is not None
 
     async def _together(self, verbs: Sequence[Verb[Any]]) -> list[Any]:
         handles = [self._open_store(self.clock) for _ in verbs]
