@@ -8,16 +8,19 @@ from outlast.errors import IsolationRefused, NotATransaction
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Op, pump, pump_awaiting
 from outlast.stores.basis import Basis
-from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction
+from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, told
 from outlast.stores.databases.kinds.registry import recognise
+from outlast.stores.databases.origin import Origin
 
 T = TypeVar("T")
 
 
-async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool) -> T:
+async def join(
+    tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool, origin: Origin | None = None
+) -> T:
     """Run an op in the transaction behind `tx`. Blocking transactions are taken too; each of their statements holds the loop
     for as long as the database needs, as the caller's own statements on it do."""
-    op = _checked(make, basis, read_committed=read_committed)
+    op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
     match recognise(tx, basis.dialect):
         case AwaitingTransaction(enter=enter):
             return await pump_awaiting(op, await enter())
@@ -25,7 +28,9 @@ async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: boo
             return pump(op, enter())
 
 
-def join_blocking(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool) -> T:
+def join_blocking(
+    tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool, origin: Origin | None = None
+) -> T:
     """Run an op in the blocking transaction behind `tx`."""
     transaction = recognise(tx, basis.dialect)
     if isinstance(transaction, AwaitingTransaction):
@@ -33,7 +38,21 @@ def join_blocking(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: 
             f"tx= is {transaction.what}, which has to be awaited; a blocking call cannot do that. "
             "Use `await app.<verb>(...)`, or pass a Session or a Connection."
         )
-    return pump(_checked(make, basis, read_committed=read_committed), transaction.enter())
+    op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
+    return pump(op, transaction.enter())
+
+
+def _on_ours(tx: object, make: MakeOp[T], origin: Origin | None) -> MakeOp[T]:
+    """Return the op after a check that the transaction is on our database."""
+    if origin is None:
+        return make
+    known: Origin = origin
+
+    def checked() -> Op[T]:
+        yield from known.check(tx, told(tx))
+        return (yield from make())
+
+    return checked
 
 
 def _checked(make: MakeOp[T], basis: Basis, *, read_committed: bool) -> Op[T]:

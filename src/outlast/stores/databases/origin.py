@@ -1,0 +1,77 @@
+"""Whether a caller's transaction is on the database that the app uses, and not on another one with tables of outlast.
+
+Two installations are told apart by the instant at which their tables were made, which stands in the table of migrations.
+It is read once from our own database when its tables are checked, and once from each engine or connection that a
+transaction is passed from. A copy of a database counts as the same one. Held by tests/integration/test_other_databases.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any, cast
+
+from sqlalchemy import func, select
+
+from outlast.errors import NotATransaction
+from outlast.ports.operation import Op, Statement
+from outlast.stores.basis import Basis
+from outlast.stores.databases.loaded import is_a
+from outlast.stores.tables import Query
+
+
+class Origin:
+    """The installation of one database, and the engines and connections that were found to lead to it."""
+
+    def __init__(self, basis: Basis) -> None:
+        migrations = basis.tables.migrations
+        self._made_at: Query = select(func.min(migrations.c.applied_at))
+        self._ours: int | None = None
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def read(self) -> Op[int | None]:
+        """Read when the tables were made."""
+        found = yield Statement(self._made_at, span="alone")
+        made_at: int | None = found.rows[0][0]
+        return made_at
+
+    def learn(self, made_at: int | None) -> None:
+        """Take this installation for ours."""
+        if made_at != self._ours:
+            self._ours = made_at
+            self._known = weakref.WeakSet()
+
+    def check(self, tx: object, what: str) -> Op[None]:
+        """Raise NotATransaction when the caller's transaction is on another installation. Runs on the caller's connection,
+        after whatever lock it takes: a read before it might see what a write could not follow."""
+        source = _source(tx)
+        with contextlib.suppress(TypeError):
+            if self._ours is None or source in self._known:
+                return
+        made_at = yield from self.read()
+        if made_at != self._ours:
+            raise NotATransaction(
+                f"tx= is {what} on another database than this app's, which has tables of outlast too: what is written there "
+                "would not be seen here. Pass a transaction on the app's own database, or an Outlast(...) on that one."
+            )
+        with contextlib.suppress(TypeError):
+            # The standard library's connections to SQLite cannot be remembered; asking one of them costs no round trip.
+            self._known.add(source)
+
+
+def _source(tx: object) -> object:
+    """Return what lives longer than a transaction and always leads to the same database: an engine, or the connection."""
+    handle: Any = tx
+    module = "sqlalchemy.ext.asyncio"
+    if is_a(tx, "sqlalchemy.orm", "scoped_session") or is_a(tx, module, "async_scoped_session"):
+        handle = handle()
+    if is_a(handle, "sqlalchemy.orm", "Session") or is_a(handle, module, "AsyncSession"):
+        return handle.get_bind().engine
+    if is_a(handle, "sqlalchemy", "Connection") or is_a(handle, module, "AsyncConnection"):
+        return handle.engine
+    if is_a(handle, "asyncpg.pool", "PoolConnectionProxy"):
+        return handle._con  # noqa: SLF001 - the proxy is new each time
+    if is_a(handle, "django.utils.connection", "ConnectionProxy"):
+        attributes = cast("dict[str, Any]", vars(handle))
+        return attributes["_connections"][attributes["_alias"]]
+    return handle
