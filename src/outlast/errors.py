@@ -338,8 +338,8 @@ class SchemaBehind(OutlastError):
     def __init__(self, schema: str, found: int, needed: int) -> None:
         super().__init__(
             f"The tables of outlast in {schema!r} are at version {found}; this code needs version {needed}. "
-            "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` in "
-            "code that does not await). An app does it by itself as it is opened, except in production and with migrate=False."
+            "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` "
+            "in code that does not await). An app that is opened does it by itself, except in production or with migrate=False."
         )
         self.schema = schema
         self.found = found

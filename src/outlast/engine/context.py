@@ -201,8 +201,9 @@ class Context:
     async def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None = None) -> T | None:
         """Wait for one condition and return its value; None when the timeout, counted from the first time, has passed.
 
-        A signal stored at or before the deadline wins, also when the run is woken later. Raises ValueUnreadable for a
-        payload that cannot be read as its type.
+        A signal stored at or before the deadline wins, also when the run is woken later. One without a payload has the value
+        None, as a timeout does: use `first` with a timer and ask `won`. Raises ValueUnreadable for a payload that cannot
+        be read as its type.
         """
         if not self._host.check("ctx.wait_for"):
             await self._host.stall()
