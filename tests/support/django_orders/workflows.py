@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+from django.db import connections
+
 from outlast import Context, Signal, step, workflow
 from support.django_orders.models import Order
 
 poked = Signal("poked", None)
 
 
+opened: list[Any] = []
+"""The connections that steps have used."""
+
+
 @step
 def pack(order: str) -> int:
+    opened.append(connections["default"])
     Order.objects.create(id=f"{order}-packed")
     return Order.objects.filter(id__startswith=order).count()
 
@@ -33,3 +43,23 @@ def look_in_stock() -> None:
 @workflow("fail")
 async def fail(ctx: Context) -> None:
     await look_in_stock()
+
+
+@workflow("sleep")
+async def sleep(ctx: Context) -> str:
+    await ctx.sleep("a-week", "7d")
+    return "awake"
+
+
+threads: list[int] = []
+"""The threads on which steps were called."""
+
+
+@step
+def note() -> None:
+    threads.append(threading.get_ident())
+
+
+@workflow("note-thread")
+async def note_thread(ctx: Context) -> None:
+    await note()

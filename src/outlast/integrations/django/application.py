@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
@@ -24,6 +25,7 @@ from outlast.integrations.django.clients import DjangoAccess, DjangoBlockingClie
 from outlast.integrations.django.conf import Config, read_config
 from outlast.integrations.django.database import DjangoDatabase, DjangoSource
 from outlast.integrations.django.steps import StepConnections
+from outlast.ports.clock import Clock
 
 WORKFLOWS: Final = "workflows"
 """The module that is looked for in each installed app."""
@@ -40,6 +42,7 @@ class DjangoOutlast(Outlast):
 
     def __init__(self) -> None:
         self._making = threading.RLock()
+        self._test_clock: Clock | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever an Outlast has
         # Only what `Outlast.__init__` sets is ever missing.
@@ -60,26 +63,37 @@ class DjangoOutlast(Outlast):
 
     def forget(self) -> None:
         """Read the settings again at the next use. Raises DefinitionError while the app is open."""
-        making = self._making
+        making, clock = self._making, self._test_clock
         with making:
             if "_access" in self.__dict__ and self._access.is_open:
                 raise DefinitionError("This app is open; its settings cannot change until it is closed.")
             self.__dict__.clear()
-            self._making = making
+            self._making, self._test_clock = making, clock
+
+    @contextmanager
+    def clocked(self, clock: Clock) -> Generator[Clock, None, None]:
+        """Have a clock in the place of the database's, for a test."""
+        former, self._test_clock = self._test_clock, clock
+        self.forget()
+        try:
+            yield clock
+        finally:
+            self._test_clock = former
+            self.forget()
 
     def _make(self, config: Config) -> None:
         workflows = list(discovered(config))
         self._step_connections = around = StepConnections(config.worker.around_steps)
         super().__init__(
             DjangoSource(config.database), workflows=workflows, worker=replace(config.worker, around_steps=around),
-            retry=config.retry, schema=config.schema, migrate=config.migrate,
+            retry=config.retry, schema=config.schema, migrate=config.migrate, clock=self._test_clock,
         )  # fmt: skip
         database: Any = self._database
         django: DjangoDatabase = database
         access = DjangoAccess(django, migrates=config.migrate)
         self._access = access
-        self._django_blocking = DjangoBlockingClient(access, self._calls)
-        self._client = DjangoClient(access, self._calls, self._django_blocking)
+        self._django_blocking = DjangoBlockingClient(access, self._calls, self._publishing)
+        self._client = DjangoClient(access, self._calls, self._publishing, self._django_blocking)
         self._django = django
 
     async def _open(self, *, with_worker: bool) -> None:
@@ -97,7 +111,7 @@ class DjangoOutlast(Outlast):
         is_home = self._django.is_home()
         await super().close()
         if is_home:
-            self._step_connections.close()
+            await asyncio.to_thread(self._step_connections.close)
             self._django.home = None
 
     async def drain(self) -> int:

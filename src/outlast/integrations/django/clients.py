@@ -15,6 +15,7 @@ from outlast.client.blocking import BlockingClient
 from outlast.client.calls import Call, Calls, Start
 from outlast.client.client import Client
 from outlast.client.grouping import Grouped
+from outlast.client.publishing import Publishing
 from outlast.engine.eventloop import WorkflowLoop
 from outlast.errors import SchemaBehind
 from outlast.integrations.django.database import DjangoDatabase
@@ -76,8 +77,8 @@ def _advised() -> Generator[None, None, None]:
 class DjangoBlockingClient(BlockingClient):
     """The verbs for code that does not await. Each joins the atomic block that it is called in."""
 
-    def __init__(self, access: DjangoAccess, calls: Calls) -> None:
-        super().__init__(access, calls)
+    def __init__(self, access: DjangoAccess, calls: Calls, publishing: Publishing) -> None:
+        super().__init__(access, calls, publishing)
         self._alias = access.django.alias
 
     def perform(self, verb: str, call: Call[R, T], tx: object = None) -> T:
@@ -92,8 +93,10 @@ class DjangoBlockingClient(BlockingClient):
 class DjangoClient(Client):
     """The verbs, awaited: on the loop of a worker over its connections, else on the thread of Django's async methods."""
 
-    def __init__(self, access: DjangoAccess, calls: Calls, blocking: DjangoBlockingClient) -> None:
-        super().__init__(access, calls)
+    def __init__(
+        self, access: DjangoAccess, calls: Calls, publishing: Publishing, blocking: DjangoBlockingClient
+    ) -> None:
+        super().__init__(access, calls, publishing)
         self._django = access.django
         self._blocking = blocking
 

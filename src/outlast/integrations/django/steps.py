@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
-from django.db import close_old_connections, connections
+from django.db import Error, close_old_connections, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from outlast.integrations.django.relay import Relay
+from outlast.integrations.django.transactions import is_of_test
 from outlast.worker.threads import Around
 
 
@@ -33,7 +35,7 @@ class StepConnections:
 
     def _called(self, work: Callable[[], object], relay: Relay | None) -> object:
         if relay is not None:
-            return relay.work(work)
+            return relay.work(partial(_within_test, work))
         mine = _connected()
         with self._lock:
             self._kept.difference_update(mine)
@@ -80,3 +82,29 @@ class StepConnections:
 
 def _connected() -> list[BaseDatabaseWrapper]:
     return [connection for connection in connections.all(initialized_only=True) if connection.connection is not None]
+
+
+def _within_test(work: Callable[[], object]) -> object:
+    """Call a function inside of a test's transaction so that an error of the database ends the step and not the test."""
+    with ExitStack() as savepoints:
+        for connection in connections.all(initialized_only=True):
+            if is_of_test(connection):
+                savepoints.enter_context(_savepoint(connection))
+        return work()
+
+
+@contextmanager
+def _savepoint(connection: BaseDatabaseWrapper) -> Generator[None, None, None]:
+    """Take back what was written only when the database refuses to go on. Other errors of a step leave its writes, as they
+    do outside of tests, where each of them has committed."""
+    mark = connection.savepoint()
+    assert mark is not None
+    try:
+        yield
+        connection.savepoint_commit(mark)
+    except BaseException as error:
+        if isinstance(error, Error) or connection.needs_rollback:
+            connection.needs_rollback = False
+            connection.savepoint_rollback(mark)
+        connection.savepoint_commit(mark)
+        raise
