@@ -35,7 +35,7 @@ def is_model(cls: type) -> bool:
 def dump_model(model: object) -> bytes:
     """Return the JSON text of a model; raises whatever its serializers raise."""
     if _is_table(type(model)):
-        _refuse_unloaded(model)
+        _refuse_unloaded(type(model), model)
     return cast("Model", model).model_dump_json(round_trip=True, by_alias=not _reads_names()).encode()
 
 
@@ -68,9 +68,8 @@ def _is_table(cls: Any) -> bool:  # noqa: ANN401 -- a class of a library that is
     return "table" in cls.model_config and bool(cls.model_config["table"])
 
 
-def _refuse_unloaded(row: Any) -> None:  # noqa: ANN401 -- the same
+def _refuse_unloaded(cls: Any, row: Any) -> None:  # noqa: ANN401 -- the same
     """Refuse what a session would have to load first: not every thread may use it, and it may be closed."""
-    cls: Any = type(row)
     columns: Iterable[str] = cls.model_fields
     missing = next((name for name in columns if name not in row.__dict__), None)
     if missing is not None:
