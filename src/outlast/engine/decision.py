@@ -32,7 +32,7 @@ class Entropy(Protocol):
         ...
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What is fixed about a run before its code runs. Times are microseconds."""
 
     id: RunId
@@ -79,7 +79,7 @@ class Working:
     due_at: int | None
 
 
-class Parked(msgspec.Struct, frozen=True):
+class Parked(msgspec.Struct, frozen=True, gc=False):
     """Nothing is in flight and nothing can go on before `due_at` or a signal of one of the waits."""
 
     status: Status
@@ -87,7 +87,7 @@ class Parked(msgspec.Struct, frozen=True):
     waits: tuple[Wait, ...]
 
 
-class Finished(msgspec.Struct, frozen=True):
+class Finished(msgspec.Struct, frozen=True, gc=False):
     """The run has ended. `output` is its stored text when completed, `failure` why otherwise."""
 
     status: Status

@@ -33,6 +33,10 @@ from outlast.model.values import Shape
 INTERRUPTED: Final = Failure(type="StepInterrupted", message="the worker died while it ran")
 
 
+_order: Final = count()
+"""Of retries that are due at one time the first is first. One for all runs: it would be an object of each."""
+
+
 class Action(msgspec.Struct, kw_only=True, eq=False):
     """A step or a compensation that is to be performed. `shape` is None when its value is not kept."""
 
@@ -98,7 +102,6 @@ class Performing:
         self._entropy = entropy
         self._queue: deque[Action] = deque()
         self._retries: list[tuple[int, int, Action]] = []
-        self._order = count()
         self._reports: deque[Report] = deque()
         self._in_flight: dict[str, Action] = {}
         self._misused: dict[str, DefinitionError] = {}
@@ -111,7 +114,7 @@ class Performing:
         if action.due_at is None:
             self._queue.append(action)
         else:
-            heappush(self._retries, (action.due_at, next(self._order), action))
+            heappush(self._retries, (action.due_at, next(_order), action))
 
     def forget_waiting(self) -> None:
         """Perform nothing of what was asked for so far."""

@@ -20,6 +20,10 @@ LATEST: Final = 253_402_300_799_000_000
 """The end of the year 9999, after which neither Python nor the databases have dates."""
 
 
+_order: Final = count()
+"""Of several that are due at one time the first added is first. One for all runs: it would be an object of each."""
+
+
 class Dated(Protocol):
     """Something that waits for a time."""
 
@@ -37,13 +41,12 @@ class Deadlines(Generic[D]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, D]] = []
-        self._order = count()
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def add(self, due: int, item: D) -> None:
-        heappush(self._heap, (due, next(self._order), item))
+        heappush(self._heap, (due, next(_order), item))
 
     def earliest(self) -> tuple[int, D] | None:
         while self._heap and not self._heap[0][2].is_live:

@@ -61,7 +61,7 @@ class Phase(StrEnum):
         return self in (Phase.DONE, Phase.FAILED)
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One row of a journal. `payload` is JSON text whose form belongs to the kind and phase; None means none at all,
     which is not the text `null`. A struct, since each step makes one: a frozen dataclass takes ten times as long."""
 

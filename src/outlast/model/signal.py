@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from outlast.model import ids
+from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
 P = TypeVar("P")
@@ -33,13 +34,14 @@ class Signal(Generic[P]):
     def __init__(self, name: str, payload: Any = None) -> None:
         self.name = ids.signal_name(name)
         self.payload: Any = payload
+        check_storable(f"the payload of signal {name!r}", payload, is_declared=False)
         self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))
 
     def __repr__(self) -> str:
         return f"Signal({self.name!r}, {getattr(self.payload, '__name__', self.payload)})"
 
 
-class StoredSignal(msgspec.Struct, frozen=True):
+class StoredSignal(msgspec.Struct, frozen=True, gc=False):
     """A signal as the store keeps it. `id` orders the signals of one topic; `created_at` is microseconds."""
 
     id: int

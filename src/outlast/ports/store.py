@@ -4,7 +4,8 @@ Rules for every verb. Times are microseconds by the database's clock (or the tes
 worker MUST prove the worker's lease in the transaction that writes, and touch a run only while that worker owns it. A verb
 that reports False, "lost" or "not accepted" MUST have written nothing about that run.
 
-What is made for every run or signal is a struct: a frozen dataclass takes ten times as long to make.
+What is made for every run or signal is a struct: a frozen dataclass takes ten times as long to make. Those that can be in no
+circle are none of the garbage collector's business (`gc=False`), which else looks at each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Lease:
     epoch: int
 
 
-class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+class NewRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A run to be created. `timeout` is microseconds from its creation."""
 
     id: RunId
@@ -41,7 +42,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     timeout: int | None = None
 
 
-class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class StartOutcome(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What became of one start: the run that has this id now, created by this call or not."""
 
     id: RunId
@@ -104,7 +105,7 @@ class RunFilter:
     after: tuple[int, str] | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What a waiting caller needs: status and, once terminal, the stored output or error; `held` why it is held back now."""
 
     status: Status
@@ -115,7 +116,7 @@ class Outcome(msgspec.Struct, frozen=True):
     held: str | None = None
 
 
-class NewSignal(msgspec.Struct, frozen=True):
+class NewSignal(msgspec.Struct, frozen=True, gc=False):
     """A signal to be sent. `dedupe_id` is the caller's id or one made for this call, so that a repeat changes nothing."""
 
     name: str
@@ -124,7 +125,7 @@ class NewSignal(msgspec.Struct, frozen=True):
     payload: str
 
 
-class SignalOutcome(msgspec.Struct, frozen=True):
+class SignalOutcome(msgspec.Struct, frozen=True, gc=False):
     """What became of one signal. `topic` is that of the signal that has this name and id now."""
 
     id: int
@@ -133,7 +134,7 @@ class SignalOutcome(msgspec.Struct, frozen=True):
     woken: int
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True, gc=False):
     """A topic a parked run waits for. A signal counts when its id is above `after_id`, or when it was recorded after
     `after_at` (None: by id alone)."""
 
@@ -142,7 +143,7 @@ class Wait(msgspec.Struct, frozen=True):
     after_at: int | None = None
 
 
-class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A run that this worker now owns, with all that a turn needs. `records` is None when the caller said that it still
     holds the run in memory and nothing has happened to it since (`Claim.cached`).
 
@@ -188,7 +189,7 @@ class Claim(msgspec.Struct, frozen=True):
     next_due: int | None
 
 
-class RunWrite(msgspec.Struct, frozen=True, kw_only=True):
+class RunWrite(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What one flush does to one run that the worker owns.
 
     status: the status to have from now on. A terminal one ends the run: `output`/`error` are set, owner and waits go.
@@ -228,7 +229,7 @@ class Batch(msgspec.Struct, frozen=True):
     writes: tuple[RunWrite, ...] = ()
 
 
-class FlushOutcome(msgspec.Struct, frozen=True):
+class FlushOutcome(msgspec.Struct, frozen=True, gc=False):
     """What the flush did. `started` lists the ids that were created (others existed already: nothing was written for
     them); `started_at` is the database's time used for them and `signal_cursor` their cursor; `lost` the runs in `writes`
     that this worker does not own any more; `ready` the parked ones that are claimable at once."""
