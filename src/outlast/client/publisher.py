@@ -70,3 +70,8 @@ class Publisher:
     def maps(self, event: type[Any]) -> bool:
         """Tell whether publishing an event of this type would do anything here: start, signal, or call a handler."""
         return self._publishing.maps(event)
+
+    @property
+    def mapped_events(self) -> frozenset[type]:
+        """The types of events that the workflows of this app map: what a consumer has to subscribe to."""
+        return self._publishing.routes.events

@@ -98,6 +98,12 @@ class Routes:
             known = self._routes[event] = self._found(event)
         return known
 
+    @property
+    def events(self) -> frozenset[type]:
+        """The types of events that some workflow maps."""
+        starts = (event for versions in self._starts.values() for event in versions[max(versions)])
+        return frozenset(starts) | frozenset(event for by_event in self._signals for event in by_event)
+
     def check_types(self) -> None:
         """Raise DefinitionError for an event that starts a workflow with an input of another type."""
         for versions in self._starts.values():
