@@ -15,9 +15,7 @@ from outlast.stores.databases.origin import Origin
 T = TypeVar("T")
 
 
-async def join(
-    tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool, origin: Origin | None = None
-) -> T:
+async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool, origin: Origin | None = None) -> T:
     """Run an op in the transaction behind `tx`. Blocking transactions are taken too; each of their statements holds the loop
     for as long as the database needs, as the caller's own statements on it do."""
     op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
