@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from outlast import (
+    BlockingContext,
     CompensationContext,
     Context,
     DefinitionError,
@@ -195,6 +196,17 @@ def test_ctx_transaction_gives_the_context_to_functions_that_ask_for_it() -> Non
         ]
 
     assert ended(asking) == [f"{TX} {end}" for end in ("a", "b", "mine", "bound", "s")]
+
+
+def test_a_plain_workflow_has_transactional_steps_too() -> None:
+    @workflow("plain")
+    def plain(ctx: BlockingContext) -> list[Any]:
+        paid = ctx.do(pay(5))
+        noted = ctx.transaction("note", lambda tx: f"{tx}: {paid}")
+        keyed = ctx.transaction("key", lambda tx, s: f"{tx}: {s.idempotency_key}", retry=False)
+        return [paid, noted, keyed]
+
+    assert ended(plain) == [10, f"{TX}: 10", f"{TX}: run-1:key"]
 
 
 class Desk:

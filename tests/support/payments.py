@@ -67,12 +67,12 @@ def _with_begin(execute: Callable[[Any, str], Any], commit: Callable[[Any], Any]
     return {"execute": execute, "commit": commit}
 
 
-_SQLALCHEMY = _with_begin(lambda tx, sql: tx.execute(text(sql)), lambda tx: tx.commit())
+SQLALCHEMY = _with_begin(lambda tx, sql: tx.execute(text(sql)), lambda tx: tx.commit())
 
 
 @asynccontextmanager
 async def _own_blocking(url: str) -> AsyncGenerator[Source]:
-    yield Source(url, None, True, **(_SQLITE3 if kind_of(url) == "sqlite" else _SQLALCHEMY))
+    yield Source(url, None, True, **(_SQLITE3 if kind_of(url) == "sqlite" else SQLALCHEMY))
 
 
 @asynccontextmanager
@@ -83,28 +83,28 @@ async def _own_awaiting(url: str) -> AsyncGenerator[Source]:
 @asynccontextmanager
 async def _engine(url: str) -> AsyncGenerator[Source]:
     engine = blocking_engine(url)
-    yield Source(engine, None, True, **_SQLALCHEMY)
+    yield Source(engine, None, True, **SQLALCHEMY)
     engine.dispose()
 
 
 @asynccontextmanager
 async def _async_engine(url: str) -> AsyncGenerator[Source]:
     engine = awaiting_engine(url)
-    yield Source(engine, None, False, **_SQLALCHEMY)
+    yield Source(engine, None, False, **SQLALCHEMY)
     await engine.dispose()
 
 
 @asynccontextmanager
 async def _sessionmaker(url: str) -> AsyncGenerator[Source]:
     engine = blocking_engine(url)
-    yield Source(url, sessionmaker(engine).begin, True, **_SQLALCHEMY)
+    yield Source(url, sessionmaker(engine).begin, True, **SQLALCHEMY)
     engine.dispose()
 
 
 @asynccontextmanager
 async def _async_sessionmaker(url: str) -> AsyncGenerator[Source]:
     engine = awaiting_engine(url)
-    yield Source(url, async_sessionmaker(engine), False, **_SQLALCHEMY)
+    yield Source(url, async_sessionmaker(engine), False, **SQLALCHEMY)
     await engine.dispose()
 
 
@@ -121,7 +121,7 @@ async def _scoped_session(url: str) -> AsyncGenerator[Source]:
         finally:
             registry.remove()
 
-    yield Source(url, transaction, True, **_SQLALCHEMY)
+    yield Source(url, transaction, True, **SQLALCHEMY)
     engine.dispose()
 
 
@@ -138,7 +138,7 @@ async def _async_scoped_session(url: str) -> AsyncGenerator[Source]:
         finally:
             await registry.remove()
 
-    yield Source(url, transaction, False, **_SQLALCHEMY)
+    yield Source(url, transaction, False, **SQLALCHEMY)
     await engine.dispose()
 
 

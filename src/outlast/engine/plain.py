@@ -92,6 +92,36 @@ class BlockingContext:
         """Perform `function` once under this name and return its recorded result. See `Context.step`."""
         return _answer(self._ctx.step(name, function, compensate=compensate, **options))
 
+    @overload
+    def transaction(
+        self,
+        name: str,
+        function: Callable[[Any], R],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    @overload
+    def transaction(
+        self,
+        name: str,
+        function: Callable[[Any, StepContext], R],
+        *,
+        compensate: Callable[[Any, CompensationContext, R], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> R: ...
+    def transaction(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        compensate: Callable[[Any, CompensationContext, Any], object] | None = None,
+        **options: Unpack[StepChoices],
+    ) -> object:
+        """Perform `function` in a transaction of the application's, which commits with the result's entry. See
+        `Context.transaction`; a function to be awaited belongs in a `@transactional_step`."""
+        return _answer(self._ctx.transaction(name, function, compensate=compensate, **options))
+
     # Waiting.
 
     def sleep(self, name: str, duration: Duration) -> None:

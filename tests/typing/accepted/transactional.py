@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import Session, sessionmaker
 
 from outlast import (
+    BlockingContext,
     CompensationContext,
     Context,
     Outlast,
@@ -81,6 +82,13 @@ async def trip(ctx: Context, cents: int) -> str:
     assert_type(await ctx.transaction("two", lambda session, s: plain(session, s)), bytes)
     assert_type(await ctx.transaction("undone", plain, compensate=lambda session, c, result: result.decode()), bytes)
     return "done"
+
+
+@workflow("plain")
+def plain_trip(ctx: BlockingContext, cents: int) -> int:
+    assert_type(ctx.do(pay(cents)), str)
+    assert_type(ctx.transaction("plain", plain), bytes)
+    return ctx.transaction("count", lambda session: 1, compensate=lambda session, c, result: result + 1)
 
 
 async def in_a_test(session: AsyncSession, blocking: Session) -> None:
