@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,6 +23,7 @@ from outlast import (
     StepContext,
     WorkerOptions,
     step,
+    transactional_step,
     workflow,
 )
 from outlast.ports.operation import Op, Span, Statement
@@ -39,6 +41,17 @@ DRIVERS = ("postgresql+asyncpg", "postgresql+psycopg")
 @step
 async def double(s: StepContext, number: int) -> int:
     return 2 * number
+
+
+@transactional_step
+async def note(connection: Any, number: int) -> int:
+    await connection.execute(f"insert into notes values ({number})")
+    return number
+
+
+@workflow("noting")
+async def noting(ctx: Context, number: int) -> int:
+    return await note(number)
 
 
 @workflow("doubling")
@@ -191,3 +204,14 @@ async def test_starts_at_once_share_the_poolers_connections(pooled_url: str) -> 
             *(database.run(lambda n=n: database.store.start([new_run(f"r{n % 20}")])) for n in range(60))
         )
     assert sum(one.created for (one,) in outcomes) == 20
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_transactional_steps_write_behind_a_pooler(driver: str, pooled_url: str, direct_url: str) -> None:
+    with psycopg.connect(direct_url, autocommit=True) as admin:
+        admin.execute("create table notes (number int)")
+        async with Outlast(
+            through(driver, pooled_url), workflows=[noting], worker=WorkerOptions(poll="50ms"), connections=POOLED
+        ) as app:
+            await asyncio.gather(*(app.start_and_wait(noting, n, timeout="40s") for n in range(20)))
+        assert admin.execute("select count(*), count(distinct number) from notes").fetchone() == (20, 20)

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
-from outlast import Context, DriverMissing, Outlast, WorkerOptions, workflow
+from outlast import Context, DriverMissing, Outlast, WorkerOptions, transactional_step, workflow
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.operation import Op, Statement
 from outlast.stores.databases import connector
@@ -22,6 +23,17 @@ from outlast.testing.store_contract import Case
 from support.every_statement import EVERY_STATEMENT
 from support.probing import until
 from support.tcp_proxy import TcpProxy
+
+
+@transactional_step
+async def note(connection: Any, name: str) -> str:
+    await connection.execute("insert into notes values (%s)", [name])
+    return name
+
+
+@workflow("noting")
+async def noting(ctx: Context, name: str) -> str:
+    return await note(name)
 
 
 @workflow("greet")
@@ -168,3 +180,42 @@ async def test_options_in_the_url_reach_the_server(psycopg_url: str) -> None:
         assert await database.run(op) == ("off", "off")
         assert await asyncio.to_thread(database.run_blocking, op) == ("off", "off")
         await asyncio.to_thread(database.close_blocking)
+
+
+async def test_a_transactional_step_gets_a_connection_of_psycopgs(psycopg_url: str) -> None:
+    with psycopg.connect(psycopg_url.replace("+psycopg", ""), autocommit=True) as admin:
+        admin.execute("create table notes (name text)")
+        async with Outlast(psycopg_url, workflows=[noting]) as app:
+            assert await app.start_and_wait(noting, "Ada", timeout="20s") == "Ada"
+        assert admin.execute("select name from notes").fetchall() == [("Ada",)]
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["done", "not done"])
+@pytest.mark.parametrize("verb", ["one statement", "a transaction"])
+async def test_a_verb_whose_answer_was_lost_is_done_once(
+    postgres_url: str, postgres_proxy: TcpProxy, verb: str, delivered: bool
+) -> None:
+    runs = [new_run("the lost run")] if verb == "one statement" else [new_run("r"), new_run("q")]
+    async with opened(with_psycopg(postgres_proxy.url(postgres_url))) as database:
+        postgres_proxy.cut_at(b"the lost run" if verb == "one statement" else b"COMMIT\x00", delivered=delivered)
+
+        outcomes = await database.run(lambda: database.store.start(runs))
+
+        await asyncio.to_thread(postgres_proxy.wait_for_cut)
+        assert {one.created for one in outcomes} == {not delivered}
+        assert {one.created for one in await database.run(lambda: database.store.start(runs))} == {False}
+
+
+async def test_connections_that_broke_while_idle_are_replaced(psycopg_url: str) -> None:
+    async with opened(psycopg_url) as database:
+        await asyncio.gather(*(database.run(lambda n=n: database.store.start([new_run(f"r{n}")])) for n in range(5)))
+        with psycopg.connect(psycopg_url.replace("+psycopg", ""), autocommit=True) as admin:
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()"
+            )
+
+        again = await asyncio.gather(
+            *(database.run(lambda n=n: database.store.start([new_run(f"r{n}")])) for n in range(5))
+        )
+        assert [one.created for (one,) in again] == [False] * 5

@@ -43,6 +43,12 @@ def held_class() -> Any:  # noqa: ANN401 - a class over one that may not be inst
             options.setdefault("interval", _LOOK_UP)
             return await waiting.wait_async(gen, self.pgconn.socket, *args, **options)
 
+        async def execute(self, query: Any, params: Any = None, **options: Any) -> Any:  # noqa: ANN401 - as psycopg has it
+            if params is None:
+                # As it is: to prepare BEGIN and COMMIT brings nothing.
+                options.setdefault("prepare", False)
+            return await driver.AsyncConnection.execute(self, query, params, **options)
+
         def is_closed(self) -> bool:
             is_closed: bool = self.closed
             return is_closed
