@@ -100,6 +100,8 @@ class Outlast(Publisher):
         connections: ConnectionOptions = _CONNECTIONS,
     ) -> None:
         registered = [(_executable(declared), declared) for declared in workflows]
+        for known, _ in registered:
+            known.check_storable()
         self._catalog = Catalog(workflow for workflow, _ in registered)
         self._database = open_database(database, schema=schema, clock=clock, connections=connections)
         self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)

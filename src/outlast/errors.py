@@ -339,7 +339,7 @@ class SchemaBehind(OutlastError):
         super().__init__(
             f"The tables of outlast in {schema!r} are at version {found}; this code needs version {needed}. "
             "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` "
-            "in code that does not await). An app that is opened does it by itself, except in production or with migrate=False."
+            "in code that does not await). An app that opens does it by itself, except in production or with migrate=False."
         )
         self.schema = schema
         self.found = found

@@ -116,6 +116,25 @@ async def test_a_type_that_cannot_be_found_is_told_at_the_start_and_not_in_the_f
             pass
 
 
+class Basket:
+    """A plain class, which nobody can store."""
+
+
+@workflow("plain-input")
+async def plain_input(ctx: Context, value: Basket) -> None: ...
+
+
+@workflow("plain-output")
+async def plain_output(ctx: Context) -> list[Basket]:
+    return []
+
+
+@pytest.mark.parametrize("one, place", [(plain_input, "input"), (plain_output, "output")])
+def test_a_type_that_can_never_be_stored_is_told_when_the_app_is_made(one: object, place: str) -> None:
+    with pytest.raises(DefinitionError, match=f"The {place} of workflow 'plain-{place}' is annotated with Basket"):
+        Outlast("sqlite://", workflows=[one])
+
+
 async def test_instances_bring_their_services_and_classes_that_need_none_may_be_passed(database_url: str) -> None:
     async with Outlast(database_url, workflows=[Served("Moin"), Alone]) as app:
         assert await app.start_and_wait(Served, "Ada", wait="20s") == "Moin, Ada"

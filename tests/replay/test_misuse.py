@@ -277,6 +277,40 @@ def test_a_definition_error_that_a_step_raises_ends_the_run() -> None:
     assert run.performed == ["declare"]
 
 
+class Opaque:
+    """A class of which nothing is stored; it is known to be without subclasses only when the step is used."""
+
+
+def test_a_step_whose_result_can_never_be_stored_is_refused_before_its_effect() -> None:
+    """A card was charged, its result refused, and nothing undone, because the step had raised."""
+
+    @step
+    def charge() -> Opaque:
+        return Opaque()
+
+    @workflow("opaque")
+    async def opaque(ctx: Context) -> None:
+        await work("a")
+        with suppress(Exception):
+            await charge()
+
+    run = Rehearsal(opaque)
+    assert "The result of step 'charge' is annotated with Opaque" in misuse(run.end()).message
+    assert run.performed == ["work"]
+
+
+def test_a_step_whose_result_can_never_be_stored_is_refused_where_it_is_declared() -> None:
+    class Charge:
+        def __init__(self, number: str) -> None:
+            self.number = number
+
+    with pytest.raises(DefinitionError, match=r"The result of step 'charge' is annotated with .*Charge"):
+
+        @step
+        def charge() -> Charge:
+            return Charge("1")
+
+
 def test_misuse_beats_the_return_of_the_code() -> None:
     @workflow("background")
     async def background(ctx: Context) -> str:

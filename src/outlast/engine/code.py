@@ -34,6 +34,7 @@ from outlast.engine.waiting import Waiting, Waits
 from outlast.errors import DefinitionError, StepFailed, ValueUnreadable, WorkflowIOError
 from outlast.model.journal import Kind, Phase, Record
 from outlast.model.options import Retry
+from outlast.model.storable import check_storable_once
 from outlast.model.values import Shape
 
 T = TypeVar("T")
@@ -192,6 +193,8 @@ class Code:
         if not self._may_use(request.name):
             return self.stall()
         recorded = self._journal.look_up(Kind.STEP, request.name)
+        if recorded is None and request.shape.is_described:
+            self._check_result(request)
         options = request.options
         slot = self.saga.reserve(request.name, options, request.shape)
         asked = AskedStep(self._journal, request.name, request.shape, slot, self.loop.create_future())
@@ -305,6 +308,13 @@ class Code:
                 f"give the second call a name of its own, for a step `.named({name + '-2'!r})`."
             )
         return may_go_on
+
+    def _check_result(self, request: StepRequest) -> None:
+        """Refuse a step before its effect when nothing that it may return can be stored."""
+        try:
+            check_storable_once(f"the result of step {request.name!r}", request.shape)
+        except DefinitionError as error:
+            self.refuse(str(error))
 
     def _helper(self, kind: Kind, read: Callable[[Any], T], make: Callable[[], T]) -> T:
         if not self._may_go_on():

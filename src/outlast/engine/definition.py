@@ -15,6 +15,7 @@ from outlast.engine.plain import BlockingContext
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
+from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
 I = TypeVar("I")  # noqa: E741  input
@@ -48,10 +49,11 @@ class Workflow(Generic[I_contra, O_co]):
         self._bound: tuple[object, ...] = ()
         parameters = signatures.positional(function)
         self._input = parameters[-1].name if len(parameters) == (3 if is_method else 2) else None
+        self._hints: Mapping[str, Any] = {}
         if local is not None:
             # The names around a nested function are there only now. Elsewhere types are looked up at the first use,
             # when those that stand further down in the module are there too.
-            hints = signatures.type_hints(function, local)
+            hints = self._hints = signatures.type_hints(function, local)
             self.input_shape = self._shape_of_input(hints)
             self.output_shape = self._shape("return", hints)
 
@@ -76,6 +78,14 @@ class Workflow(Generic[I_contra, O_co]):
         bound.function = type(instance).run  # type: ignore[attr-defined]  # a subclass may have its own
         bound.is_bound, bound._bound = True, (instance,)  # noqa: SLF001  its own class
         return bound
+
+    def check_storable(self, *, is_declared: bool = True) -> None:
+        """Raise DefinitionError when its input or output can never be stored. Types that cannot be found yet pass."""
+        hints = self._hints or signatures.type_hints(self.function)
+        if self._input is not None and self._input in hints:
+            check_storable(f"the input of workflow {self.name!r}", hints[self._input], is_declared=is_declared)
+        if "return" in hints:
+            check_storable(f"the output of workflow {self.name!r}", hints["return"], is_declared=is_declared)
 
     def begin(self, ctx: Context, value: object) -> Coroutine[Any, Any, O_co]:
         """Make the coroutine of one run; `value` is its input, if it takes one."""

@@ -17,6 +17,7 @@ from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
 from outlast.model.options import OnCancel, Retry, RetryOption, retry_policy
+from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
 P = ParamSpec("P")
@@ -273,7 +274,14 @@ def _declared(
     if isinstance(function, Step):
         raise DefinitionError(f"{function!r} is a step already.")
     given = step_name(function, name, "step")
+    check_result(given, function, local)
     return Step(StepDefinition(function, options, local), given)
+
+
+def check_result(name: str, function: Callable[..., Any], local: Mapping[str, Any] | None) -> None:
+    """Refuse a result that can never be stored, where its type is known already; else the first use does."""
+    result = signatures.result_type(function, local)
+    check_storable(f"the result of step {name!r}", result, is_declared=False)
 
 
 def step_name(function: Callable[..., Any], name: str | None, decorator: str) -> str:

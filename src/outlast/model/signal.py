@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from outlast.model import ids
+from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
 P = TypeVar("P")
@@ -33,6 +34,7 @@ class Signal(Generic[P]):
     def __init__(self, name: str, payload: Any = None) -> None:
         self.name = ids.signal_name(name)
         self.payload: Any = payload
+        check_storable(f"the payload of signal {name!r}", payload, is_declared=False)
         self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))
 
     def __repr__(self) -> str:

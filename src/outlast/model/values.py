@@ -55,6 +55,11 @@ class Shape(Generic[T_co]):
             raise ValueNotStorable(where, _TOO_DEEP) from error
         return text, cast("T_co", copy)
 
+    @property
+    def is_described(self) -> bool:
+        """True when the annotation says too little, so that every text describes itself."""
+        return self._typed is None
+
     def encode(self, value: object, where: str) -> str:
         """Return the text of a value. Refuses what `settle` refuses."""
         return self.settle(value, where)[0]
