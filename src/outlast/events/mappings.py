@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, is_typeddict, overload
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, is_typeddict, overload
 
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow, workflow_of
@@ -64,8 +64,11 @@ class _HasRun(Protocol):
 K = TypeVar("K", bound=type[_HasRun])
 
 
-class StartsDecorator(Protocol[I]):
-    """What `starts_on(...)` returns: for workflows that take such an input."""
+class StartsDecorator(Generic[I]):
+    """What `starts_on(...)` returns: for workflows that take such an input, or a wider one."""
+
+    def __init__(self, mapping: StartsOn) -> None:
+        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -73,10 +76,15 @@ class StartsDecorator(Protocol[I]):
     def __call__(self, code: Workflow[I, O], /) -> Workflow[I, O]: ...
     @overload
     def __call__(self, code: Callable[[C, I], R], /) -> Callable[[C, I], R]: ...
+    def __call__(self, code: object, /) -> object:
+        return _declared(self._mapping, code)
 
 
-class StartsWithEventDecorator(Protocol[E]):
+class StartsWithEventDecorator(Generic[E]):
     """What `starts_on(...)` without `input` returns: for workflows that take the event, or nothing."""
+
+    def __init__(self, mapping: StartsOn) -> None:
+        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -88,10 +96,15 @@ class StartsWithEventDecorator(Protocol[E]):
     def __call__(self, code: Callable[[C, E], R], /) -> Callable[[C, E], R]: ...
     @overload
     def __call__(self, code: Callable[[C], R], /) -> Callable[[C], R]: ...
+    def __call__(self, code: object, /) -> object:
+        return _declared(self._mapping, code)
 
 
-class SignalsDecorator(Protocol):
+class SignalsDecorator:
     """What `signals_on(...)` returns: for any workflow."""
+
+    def __init__(self, mapping: SignalsOn) -> None:
+        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -101,6 +114,8 @@ class SignalsDecorator(Protocol):
     def __call__(self, code: Callable[[C, I], R], /) -> Callable[[C, I], R]: ...
     @overload
     def __call__(self, code: Callable[[C], R], /) -> Callable[[C], R]: ...
+    def __call__(self, code: object, /) -> object:
+        return _declared(self._mapping, code)
 
 
 @overload
@@ -117,7 +132,7 @@ def starts_on(
     id: Callable[[Any], object],
     input: Callable[[Any], object] | None = None,
     priority: Callable[[Any], int] | int = 0,
-) -> object:
+) -> StartsDecorator[Any] | StartsWithEventDecorator[Any]:
     """Start the workflow on which this stands whenever `app.publish` is given an event of this type.
 
     id: makes the run's id of the event, so that an event published twice finds the run that its first time started.
@@ -148,7 +163,7 @@ def starts_on(
         _check_function(mapping, "priority", priority)
     else:
         checked_priority(priority)
-    return _decorator(mapping)
+    return StartsWithEventDecorator[Any](mapping) if input is None else StartsDecorator[Any](mapping)
 
 
 @overload
@@ -183,7 +198,7 @@ def signals_on(
     payload: Callable[[Any], object] | None = None,
     key: Callable[[Any], object] | str | None = None,
     id: Callable[[Any], object] | None = None,
-) -> object:
+) -> SignalsDecorator:
     """Send a signal, for the workflow on which this stands, whenever `app.publish` is given an event of this type.
 
     payload: makes the signal's payload of the event; default the event itself, or nothing for a signal without a payload.
@@ -215,7 +230,7 @@ def signals_on(
             _check_function(mapping, option, function)
     _check_signal(mapping, signal)
     _check_payload(mapping)
-    return _decorator(mapping)
+    return SignalsDecorator(mapping)
 
 
 def mappings_of(declared: object, workflow: Workflow[Any, Any]) -> tuple[Mapping, ...]:
@@ -245,16 +260,13 @@ def _is_of(base: type, declaration: Workflow[Any, Any]) -> bool:
         return False
 
 
-def _decorator(mapping: Mapping) -> object:
-    def declare(code: object) -> object:
-        if not isinstance(code, Workflow | type) and not inspect.isfunction(code):
-            raise DefinitionError(f"{mapping} stands on a workflow, next to @workflow(...); {code!r} is none.")
-        carrier = cast("object", code)
-        # The decorator that is written first is called last.
-        setattr(carrier, _MAPPINGS, (mapping, *_own(carrier)))
-        return carrier
-
-    return declare
+def _declared(mapping: Mapping, code: object) -> object:
+    if not isinstance(code, Workflow | type) and not inspect.isfunction(code):
+        raise DefinitionError(f"{mapping} stands on a workflow, next to @workflow(...); {code!r} is none.")
+    carrier = cast("object", code)
+    # The decorator that is written first is called last.
+    setattr(carrier, _MAPPINGS, (mapping, *_own(carrier)))
+    return carrier
 
 
 def _check_event(mapping: Mapping, event: object) -> None:
