@@ -1,0 +1,11 @@
+"""What INSTALLED_APPS installs."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class OrdersConfig(AppConfig):
+    name = "examples.django_shop.orders"
+    label = "orders"
+    default_auto_field = "django.db.models.BigAutoField"
