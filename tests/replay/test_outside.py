@@ -60,7 +60,39 @@ def test_code_that_waits_for_nothing_ends_with_an_error_that_says_so() -> None:
     assert end.failure is not None
     assert (end.status, end.failure.type) == (Status.FAILED, "outlast.errors.DefinitionError")
     assert "waits for something that nothing will ever give it" in end.failure.message
+    assert "waits in Event.wait (line" in end.failure.message
+    assert "real I/O answers belongs in a step" in end.failure.message
     assert undone == ["a"]
+
+
+def test_a_driver_on_a_thread_of_its_own_is_told_to_be_in_a_step_and_its_thread_is_left_alone() -> None:
+    """The thread of a driver (aiosqlite, and SQLAlchemy over it) ended with a traceback on stderr, and the run was told to
+    wait for a signal."""
+    handles: list[asyncio.Handle] = []
+
+    def answer(future: asyncio.Future[str]) -> None:
+        handles.append(future.get_loop().call_soon_threadsafe(future.set_result, "row"))
+
+    async def execute(*, answers_at_once: bool) -> str:
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        thread = threading.Thread(target=answer, args=[future])
+        if answers_at_once:
+            thread.start()
+            thread.join()
+        return await future
+
+    @workflow("driver")
+    async def driver(ctx: Context, answers_at_once: bool) -> str:
+        return await execute(answers_at_once=answers_at_once)
+
+    for answers_at_once, told in [(True, "call_soon_threadsafe"), (False, "execute (line")]:
+        end = outcome(driver, answers_at_once)
+
+        assert isinstance(end, Finished)
+        assert end.failure is not None
+        assert told in end.failure.message
+        assert "step" in end.failure.message
+    assert [handle.cancelled() for handle in handles] == [True]
 
 
 Reach = Callable[[asyncio.AbstractEventLoop], Any]
@@ -144,19 +176,12 @@ def test_every_method_of_a_loop_is_either_offered_or_refused() -> None:
 
 
 def test_waking_the_workflow_from_a_thread_is_refused() -> None:
-    errors: list[BaseException] = []
+    handles: list[asyncio.Handle] = []
 
     @workflow("thread")
     async def threads(ctx: Context) -> str:
         loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            try:
-                loop.call_soon_threadsafe(print)
-            except WorkflowIOError as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=wake)
+        thread = threading.Thread(target=lambda: handles.append(loop.call_soon_threadsafe(print)))
         thread.start()
         thread.join()
         return "swallowed"
@@ -165,7 +190,7 @@ def test_waking_the_workflow_from_a_thread_is_refused() -> None:
     assert isinstance(end, Finished)
     assert end.failure is not None
     assert "call_soon_threadsafe() from another thread" in end.failure.message
-    assert len(errors) == 1
+    assert [handle.cancelled() for handle in handles] == [True]
 
 
 @pytest.mark.parametrize("delay", [math.inf, 4e9, 1e300])

@@ -112,6 +112,18 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, in the order they were made."""
         return [task for task in self._tasks if not task.done()]
 
+    def standing(self) -> str:
+        """Say in which function the first task waits; empty when nobody can tell."""
+        for task in self.tasks:
+            inner: Any = task.get_coro()
+            frame = None
+            while inner is not None:
+                frame = getattr(inner, "cr_frame", None) or frame
+                inner = getattr(inner, "cr_await", None)
+            if frame is not None:
+                return f"{frame.f_code.co_qualname} (line {frame.f_lineno} of {frame.f_globals.get('__name__')})"
+        return ""
+
     def run_ready(self, *, most: int | None = None) -> None:
         """Run what is ready, and what becomes ready by that, until nothing is. Raises TooManyHandles if that never ends.
 
@@ -189,7 +201,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Arguments]], object], *args: *Arguments, context: Context | None = None
     ) -> asyncio.Handle:
         if running_loop() is not self:
-            self.host.refuse_call("loop.call_soon_threadsafe() from another thread")
+            # The run is told. Raised here it would end a driver's thread, or be printed there for nobody.
+            with suppress(Exception):
+                self.host.refuse_call("loop.call_soon_threadsafe() from another thread")
+            refused = asyncio.Handle(callback, args, self, context)
+            refused.cancel()
+            return refused
         return self.call_soon(callback, *args, context=context)
 
     def call_later(

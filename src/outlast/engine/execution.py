@@ -144,7 +144,9 @@ class Execution:
             self._goes_on = False
             self._code.note(DefinitionError(
                 f"Run {self._facts.id!r} waits for something that nothing will ever give it: no step, sleep, wait or timer "
-                "is left, but its code awaits a future, an event or a queue. Wait for a signal with ctx.wait_for instead."
+                f"is left, but its code waits in {self._code.loop.standing() or 'a future'}. What a driver, a thread or any "
+                "real I/O answers belongs in a step: `await ctx.step('name', fn)` or a function with @step. What other code "
+                "tells it, instead of a future, an event or a queue, is a signal: ctx.wait_for."
             ))  # fmt: skip
         self._ending.go_on(self._lapses)
         self._lapses = 0

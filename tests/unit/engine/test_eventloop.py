@@ -209,20 +209,23 @@ def test_dropped_tasks_end_where_they_stand(loop: WorkflowLoop, host: Host) -> N
     assert running_loop() is None
 
 
-def test_other_threads_are_refused(loop: WorkflowLoop) -> None:
-    errors: list[BaseException] = []
+def test_other_threads_are_refused_without_ending_them(
+    loop: WorkflowLoop, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles: list[asyncio.Handle] = []
+    told: list[str] = []
 
-    def wake() -> None:
-        try:
-            loop.call_soon_threadsafe(print)
-        except Refused as error:
-            errors.append(error)
+    def refuse(call: str) -> None:
+        told.append(call)
+        raise Refused(call)
 
-    thread = threading.Thread(target=wake)
+    monkeypatch.setattr(host, "refuse_call", refuse)
+    thread = threading.Thread(target=lambda: handles.append(loop.call_soon_threadsafe(print)))
     thread.start()
     thread.join()
 
-    assert [str(error) for error in errors] == ["loop.call_soon_threadsafe() from another thread"]
+    assert told == ["loop.call_soon_threadsafe() from another thread"]
+    assert [handle.cancelled() for handle in handles] == [True]
 
 
 def test_errors_that_nobody_handles_are_told(loop: WorkflowLoop, host: Host) -> None:
