@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status, StopKind
 from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, RunFilter, Wait
@@ -77,6 +79,7 @@ async def test_two_claimers_that_find_the_same_timers_due_take_each_run_once(sha
         await arena.every_interleaving(_claiming(A), _claiming(B), given=given, then=then, most_switches=3)
 
 
+@pytest.mark.two_databases  # elsewhere the poll finds what a claim passed by
 async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(shared_database_url: str) -> None:
     """The other one works for another application. It makes ready whatever is due, and has the row locked meanwhile."""
     async with arena_over(shared_database_url) as arena:
@@ -103,6 +106,7 @@ async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(s
         assert arena.schedules > 1
 
 
+@pytest.mark.two_databases  # elsewhere the poll finds what a claim passed by
 async def test_a_claim_that_passed_timers_by_is_told_when_the_other_takes_only_one(shared_database_url: str) -> None:
     async with arena_over(shared_database_url) as arena:
         heard = asyncio.Event()

@@ -14,7 +14,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass
 from typing import Any
 
+import aiomysql  # type: ignore[import-untyped]  # it has no types
 import aiosqlite
+import asyncmy
 import asyncpg
 import psycopg
 import sqlmodel
@@ -30,11 +32,23 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from support.probing import connect_mysql
+
 TABLE = "create table if not exists orders (id varchar(40) primary key)"
 INSERT = "insert into orders values ('{}')"
 
-BLOCKING_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg"}
-AWAITING_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+BLOCKING_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+AWAITING_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "mysql": "mysql+asyncmy",
+    "mariadb": "mariadb+aiomysql",
+}
 """SQLAlchemy's drivers for each database, as the beginning of a URL."""
 
 Transaction = Callable[[], AbstractAsyncContextManager[Any]]
@@ -250,7 +264,7 @@ async def _sqlite3(url: str) -> AsyncGenerator[Caller, None]:
 
     opened.execute(TABLE)
     opened.commit()
-    yield Caller(transaction, lambda tx: _sqlite_savepoint(lambda statement: execute(tx, statement)), execute)
+    yield Caller(transaction, lambda tx: _named_savepoint(lambda statement: execute(tx, statement)), execute)
     opened.close()
 
 
@@ -271,30 +285,83 @@ async def _aiosqlite(url: str) -> AsyncGenerator[Caller, None]:
         await opened.commit()
         yield Caller(
             transaction,
-            lambda tx: _sqlite_savepoint(tx.execute),
+            lambda tx: _named_savepoint(tx.execute),
             lambda tx, statement: tx.execute(statement),
         )
 
 
 @asynccontextmanager
-async def _sqlite_savepoint(execute: Callable[[str], Awaitable[object]]) -> AsyncGenerator[None, None]:
+async def _named_savepoint(execute: Callable[[str], Awaitable[object]]) -> AsyncGenerator[None, None]:
     await execute("savepoint here")
     try:
         yield
     except BaseException:
-        await execute("rollback to here")
+        await execute("rollback to savepoint here")
         raise
     finally:
-        await execute("release here")
+        await execute("release savepoint here")
 
 
-_BOTH = ("sqlite", "postgresql")
+@asynccontextmanager
+async def _pymysql(url: str) -> AsyncGenerator[Caller, None]:
+    opened = connect_mysql(url, autocommit=False)
+
+    async def execute(tx: Any, statement: str) -> None:
+        with tx.cursor() as cursor:
+            cursor.execute(statement)
+
+    @asynccontextmanager
+    async def transaction() -> AsyncGenerator[Any, None]:
+        try:
+            yield opened
+        except BaseException:
+            opened.rollback()
+            raise
+        opened.commit()
+
+    await execute(opened, TABLE)
+    yield Caller(transaction, lambda tx: _named_savepoint(lambda statement: execute(tx, statement)), execute)
+    opened.close()
+
+
+def _over_mysql_driver(driver: Any) -> Open:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncGenerator[Caller, None]:
+        parts = make_url(url)
+        connection = await driver.connect(
+            host=parts.host, port=parts.port, user=parts.username, password=parts.password, db=parts.database
+        )
+
+        async def execute(tx: Any, statement: str) -> None:
+            async with tx.cursor() as cursor:
+                await cursor.execute(statement)
+
+        @asynccontextmanager
+        async def transaction() -> AsyncGenerator[Any, None]:
+            try:
+                yield connection
+            except BaseException:
+                await connection.rollback()
+                raise
+            await connection.commit()
+
+        await execute(connection, TABLE)
+        yield Caller(transaction, lambda tx: _named_savepoint(lambda statement: execute(tx, statement)), execute)
+        await connection.ensure_closed()
+
+    return opened
+
+
+_BOTH = ("sqlite", "postgresql", "mysql")
+_MYSQL = ("mysql", "mariadb")
 ROADS: dict[str, Road] = {
     "Session": Road(_over_engine(_session), _BOTH, is_blocking=True),
     "scoped_session": Road(_over_engine(_scoped_session), _BOTH, is_blocking=True),
     "SQLModel-Session": Road(_over_engine(_sqlmodel_session), _BOTH, is_blocking=True),
-    "Connection": Road(_over_engine(Engine.begin, lambda connection: connection), _BOTH, is_blocking=True),
-    "AsyncSession": Road(_over_async_engine(_async_session), _BOTH),
+    "Connection": Road(
+        _over_engine(Engine.begin, lambda connection: connection), (*_BOTH, "mariadb"), is_blocking=True
+    ),
+    "AsyncSession": Road(_over_async_engine(_async_session), (*_BOTH, "mariadb")),
     "async_scoped_session": Road(_over_async_engine(_async_scoped_session), _BOTH),
     "SQLModel-AsyncSession": Road(_over_async_engine(_sqlmodel_async_session), _BOTH),
     "AsyncConnection": Road(_over_async_engine(AsyncEngine.begin, _itself), _BOTH),
@@ -303,6 +370,9 @@ ROADS: dict[str, Road] = {
     "psycopg-awaiting": Road(_psycopg_awaiting, ("postgresql",)),
     "sqlite3": Road(_sqlite3, ("sqlite",), is_blocking=True),
     "aiosqlite": Road(_aiosqlite, ("sqlite",)),
+    "PyMySQL": Road(_pymysql, _MYSQL, is_blocking=True),
+    "asyncmy": Road(_over_mysql_driver(asyncmy), _MYSQL),
+    "aiomysql": Road(_over_mysql_driver(aiomysql), ("mysql",)),
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.callers import ROADS, Place, roads_on
 
-DATABASES = ("sqlite", "postgresql")
-_URLS = {"postgresql": "postgres_url"}
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_URLS = {"postgresql": "postgres_url", "mysql": "mysql_url", "mariadb": "mariadb_url"}
 """The fixture that makes a database of each kind of server."""
 
 PLACES = [f"{database} {road}" for database in DATABASES for road in roads_on(database)]

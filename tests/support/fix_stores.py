@@ -12,7 +12,7 @@ SHARED: Final = ("sqlite-file", "postgresql")
 
 KINDS: Final = (*SHARED, "sqlite-memory")
 FURTHER: Final = ("mysql", "mariadb")
-WIDE: Final[frozenset[str]] = frozenset()
+WIDE: Final = frozenset({"race"})
 """Folders whose tests run on the further kinds too: what a store does is tried on every database, what is above the stores
 on two that differ most."""
 

@@ -15,9 +15,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from sqlalchemy import text
+
 from outlast.ports.operation import Op, Result, Statement
 from outlast.stores.databases import asyncpg_road, sqlite_connection
 from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.mysql_link import MySQLLink
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing import ManualClock
@@ -52,11 +55,15 @@ class Link(Protocol):
 class Arena:
     """Two links to one database, and a handle on it that takes no part."""
 
-    def __init__(self, database: SqlDatabase, clock: ManualClock, links: tuple[Link, Link]) -> None:
+    def __init__(
+        self, database: SqlDatabase, clock: ManualClock, links: tuple[Link, Link], most_switches: int | None = None
+    ) -> None:
+        """`most_switches` bounds those of every interleaving."""
         self.database = database
         self.clock = clock
         self.links = links
         self.schedules = 0
+        self._most_switches = most_switches
 
     async def do(self, make: MakeOp) -> Answer:
         return await self.database.run(lambda: make(self.database.store))
@@ -74,6 +81,8 @@ class Arena:
 
         `most_switches` leaves out the orders that go back and forth more often than that.
         """
+        if self._most_switches is not None:
+            most_switches = min(self._most_switches, most_switches or self._most_switches)
         pending: list[tuple[int, ...]] = [()]
         while pending:
             prefix = pending.pop()
@@ -255,7 +264,36 @@ async def arena_over(url: str) -> AsyncGenerator[Arena]:
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(database.close)
         stack.callback(database.close_blocking)
-        yield Arena(database, clock, await _links(url, database, stack))
+        # Row by row an operation is many statements, and here each is a round trip to a server; SQLite goes through all
+        # the orders of the same statements.
+        most_switches = None if url.startswith(("sqlite", "postgresql")) else 2
+        yield Arena(database, clock, await _links(url, database, stack), most_switches)
+
+
+class _MySQLLink:
+    """Its server has one other user: so whenever somebody waits for a lock there, this side's step does."""
+
+    def __init__(self, link: MySQLLink, monitor: MySQLLink) -> None:
+        self._link = link
+        self._monitor = monitor
+
+    async def execute(self, statement: Statement | str) -> Result:
+        if isinstance(statement, str):
+            await self._link.say(statement)
+            return Result()
+        return await self._link.execute(statement)
+
+    async def is_waiting(self) -> bool:
+        locks = await self._monitor.execute(_ROW_LOCKS_WAITED_FOR)
+        users = await self._monitor.execute(_USERS)
+        return int(locks.rows[0][1]) > 0 or any(row[6] == "User lock" for row in users.rows)
+
+    async def clear(self) -> None:
+        await self._link.say("ROLLBACK")
+
+
+_ROW_LOCKS_WAITED_FOR = Statement(text("show global status like 'Innodb_row_lock_current_waits'"))
+_USERS = Statement(text("show processlist"))
 
 
 async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitStack) -> tuple[Link, Link]:
@@ -265,6 +303,8 @@ async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitSta
         for file in files:
             stack.callback(file.close)
         return files
+    if url.startswith(("mysql", "mariadb")):
+        return await _mysql_links(database, stack)
     connections: list[Connection] = []
     for _ in range(3):
         road: Any = database._road  # pyright: ignore[reportPrivateUsage]  a connection of its own to lock on
@@ -275,3 +315,15 @@ async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitSta
         await connection.execute("set lock_timeout = 0")
         connections.append(connection)
     return _AsyncpgLink(connections[0], connections[2]), _AsyncpgLink(connections[1], connections[2])
+
+
+async def _mysql_links(database: SqlDatabase, stack: contextlib.AsyncExitStack) -> tuple[Link, Link]:
+    links: list[MySQLLink] = []
+    for _ in range(3):
+        road: Any = database._road  # pyright: ignore[reportPrivateUsage]  a connection of its own to lock on
+        link: MySQLLink = await road._connect()
+        stack.push_async_callback(link.close)
+        # Whoever waits here waits for as long as the schedule wants; only a circle ends it.
+        await link.say("set session innodb_lock_wait_timeout = 60")
+        links.append(link)
+    return _MySQLLink(links[0], links[2]), _MySQLLink(links[1], links[2])

@@ -8,8 +8,10 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import psycopg
+import pymysql
 import pytest
 
 T = TypeVar("T")
@@ -36,12 +38,25 @@ async def until_awaited(found: Callable[[], Awaitable[T]], what: str, *, timeout
     return value
 
 
+def connect_mysql(url: str, *, autocommit: bool = True) -> pymysql.Connection[Any]:
+    """Connect to the MySQL or MariaDB of a URL."""
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname or "",
+        port=parts.port or 0,
+        user=parts.username,
+        password=parts.password or "",
+        database=parts.path.removeprefix("/") or None,
+        autocommit=autocommit,
+    )
+
+
 class Tables:
     """The tables of an app as they lie in the database, read and changed by hand: `Tables(url)("select ... {runs}")`."""
 
     def __init__(self, url: str, schema: str = "outlast") -> None:
         self._url = url
-        self._prefix = f"{schema}_" if url.startswith("sqlite") else f"{schema}."
+        self._prefix = f"{schema}." if url.startswith("postgres") else f"{schema}_"
 
     def __call__(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Execute one statement in a transaction of its own; `%s` stands for an argument, `{runs}` for a table."""
@@ -51,9 +66,16 @@ class Tables:
             path = self._url.removeprefix("sqlite:///")
             with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
                 return connection.execute(text.replace("%s", "?"), arguments).fetchall()
+        if not self._url.startswith("postgres"):
+            return self._ask_mysql(text, arguments)
         with psycopg.connect(self._url) as server:
             found = server.execute(text.encode(), arguments)
             return found.fetchall() if found.description else []
+
+    def _ask_mysql(self, statement: str, arguments: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        with contextlib.closing(connect_mysql(self._url)) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, arguments)
+            return list(cursor.fetchall())
 
     def end_leases(self) -> None:
         """Let the leases of all workers run out now, as if their time had passed."""

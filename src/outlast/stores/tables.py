@@ -27,6 +27,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    func,
     literal_column,
 )
 
@@ -104,6 +105,20 @@ def is_ready(runs: Table) -> ColumnElement[bool]:
 def is_unready(runs: Table) -> ColumnElement[bool]:
     """Return "parked, with a worker, or over", for reading the index of sleeping runs."""
     return runs.c.ready == literal_column("0", SmallInteger)
+
+
+def has_no_worker(runs: Table) -> ColumnElement[bool]:
+    """Return "it is parked or ready", for a row that is found by another key: in a form that no index serves.
+
+    MySQL locks what it reads, entries of an index too. Whoever came to a row by another index than its id would hold
+    that entry while it waits for the row, and the one who has the row may have to change the entry.
+    """
+    return func.coalesce(runs.c.owner, "") == ""
+
+
+def has_state(runs: Table, ready: int) -> ColumnElement[bool]:
+    """Return "it is ready" (1) or not (0), in a form that no index serves."""
+    return runs.c.ready + 0 == ready
 
 
 def _runs(metadata: MetaData, prefix: str) -> Table:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy.dialects.mysql import pymysql
 
 from outlast.errors import ValueNotStorable
-from outlast.ports.operation import Result, Statement
-from outlast.stores.databases.compiling import Compiler
+from outlast.ports.operation import Params, Result, Statement
+from outlast.stores.databases.compiling import Compiled, Compiler
 
 FOR_MYSQL: Final = Compiler(pymysql.dialect())
 """With `%s`, as all drivers for MySQL take it."""
@@ -24,7 +25,7 @@ async def execute_awaiting(connection: Any, statement: Statement, cursors: Any) 
         if not isinstance(params, Mapping):
             await cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        await cursor.execute(compiled.text, compiled.arguments(params))
+        await cursor.execute(*_expanded(compiled, params))
         if cursor.description is None:
             return Result(affected=cursor.rowcount)
         rows: Sequence[Any] = await cursor.fetchall()
@@ -39,11 +40,31 @@ def execute(connection: Any, statement: Statement, cursors: Any) -> Result:  # n
         if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        cursor.execute(compiled.text, compiled.arguments(params))
+        cursor.execute(*_expanded(compiled, params))
         if cursor.description is None:
             return Result(affected=cursor.rowcount)
         rows: Sequence[Any] = cursor.fetchall()
         return Result(rows, cursor.rowcount)
+
+
+_LIST: Final = re.compile(r"__\[POSTCOMPILE_\w+\]")
+"""How SQLAlchemy writes a parameter that is a list, until its length is known."""
+
+
+def _expanded(compiled: Compiled, params: Params) -> tuple[str, list[object]]:
+    """Return a statement's text with a place for each member of its lists, and all arguments in order."""
+    given = compiled.arguments(params)
+    lengths = iter([len(value) for value in map(_members, given) if value is not None])
+    text = _LIST.sub(lambda _: ", ".join(["%s"] * next(lengths)), compiled.text)
+    flat: list[object] = []
+    for value in given:
+        members = _members(value)
+        flat += (value,) if members is None else members
+    return text, flat
+
+
+def _members(value: object) -> tuple[object, ...] | None:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else None
 
 
 def refuse_oversized(statement: Statement, most: int) -> None:

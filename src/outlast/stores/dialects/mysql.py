@@ -26,7 +26,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import NullType
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.operation import Op, Statement
@@ -78,9 +77,9 @@ class MySQL(Dialect):
         return _InsertIfAbsent(table)
 
     def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-        # Every driver for MySQL writes a tuple as a list in brackets. A join with `json_table` would be a parameter too, but
-        # MariaDB reads the whole table when it changes rows that are named by a sub-select.
-        return column.op("in", is_comparison=True)(bindparam(name, type_=NullType()))
+        # As a list of parameters. `json_table` would make one of them, but MariaDB reads the whole table to change rows that
+        # a sub-select names.
+        return column.in_(bindparam(name, expanding=True))
 
     def listed(self, values: Iterable[str]) -> object:
         # Nothing of ours is named by the empty text.

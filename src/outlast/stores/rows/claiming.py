@@ -43,7 +43,7 @@ from outlast.stores.claiming import (
 )
 from outlast.stores.journal import Journal
 from outlast.stores.rows.news import News
-from outlast.stores.tables import Query, is_ready, is_unready
+from outlast.stores.tables import Query, has_state, is_ready, is_unready
 from outlast.stores.waits import PER_WAIT, counts
 from outlast.stores.workers import fence, lease_lost, leased
 
@@ -61,7 +61,7 @@ class ClaimByRow:
         parked = select(runs.c.id).where(due).order_by(runs.c.due_at).limit(PROMOTED_AT_ONCE)
         self._due: Query = dialect.by_index(dialect.claim_lock(parked), runs, f"{name}_runs_sleeping")
         named = dialect.is_among(runs.c.id, "run_ids")
-        self._promote: Update = update(runs).where(named, runs.c.ready == 0).values(ready=1)
+        self._promote: Update = update(runs).where(named, has_state(runs, 0)).values(ready=1)
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
         ready: Query = (
             select(*(runs.c[name] for name in CLAIMED_COLUMNS))
@@ -158,7 +158,7 @@ def _take(basis: Basis) -> Update:
     compensating = str(Status.COMPENSATING)
     return (
         update(runs)
-        .where(basis.dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
+        .where(basis.dialect.is_among(runs.c.id, "run_ids"), has_state(runs, 1))
         .values(
             owner=bindparam("worker", type_=Text),
             status=case((runs.c.status == compensating, compensating), else_=str(Status.RUNNING)),

@@ -87,15 +87,10 @@ class News:
 
 def _waits(basis: Basis) -> Query:
     waits, signals = basis.tables.waits, basis.tables.signals
-    newest = (
-        select(signals.c.id)
-        .where(signals.c.topic == waits.c.topic)
-        .order_by(signals.c.id.desc())
-        .limit(1)
-        .correlate(waits)
-        .scalar_subquery()
-    )
-    columns = (waits.c.run_id, waits.c.topic, waits.c.after_id, waits.c.after_at, func.coalesce(newest, 0))
+    last: Query = select(signals.c.id).where(signals.c.topic == waits.c.topic).order_by(signals.c.id.desc()).limit(1)
+    newest = basis.dialect.by_index(last, signals, f"{basis.tables.name}_signals_topic").correlate(waits)
+    found = func.coalesce(newest.scalar_subquery(), 0)
+    columns = (waits.c.run_id, waits.c.topic, waits.c.after_id, waits.c.after_at, found)
     return select(*columns).where(basis.dialect.is_among(waits.c.run_id, "run_ids")).order_by(waits.c.run_id)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Insert, Text, Update, bindparam, select, update
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewSignal, SignalOutcome
 from outlast.stores.basis import Basis
-from outlast.stores.tables import Query
+from outlast.stores.tables import Query, has_no_worker, has_state
 
 
 class SendByRow:
@@ -59,6 +59,6 @@ def _wake(basis: Basis) -> Update:
     return (
         update(runs)
         .where(waits.c.topic == bindparam("topic", type_=Text), runs.c.id == waits.c.run_id)
-        .where(runs.c.owner.is_(None), runs.c.ready == 0, runs.c.finished_at.is_(None))
+        .where(has_no_worker(runs), has_state(runs, 0), runs.c.finished_at.is_(None))
         .values(ready=1, due_at=basis.now, updated_at=basis.now)
     )

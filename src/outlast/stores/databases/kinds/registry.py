@@ -9,6 +9,7 @@ from outlast.errors import NotATransaction
 from outlast.stores.databases.kinds.asyncpg_kind import ASYNCPG
 from outlast.stores.databases.kinds.django_kind import DJANGO
 from outlast.stores.databases.kinds.kind import Kind, Transaction, told
+from outlast.stores.databases.kinds.mysql_kinds import AIOMYSQL, ASYNCMY, PYMYSQL
 from outlast.stores.databases.kinds.psycopg_kind import PSYCOPG
 from outlast.stores.databases.kinds.sqlalchemy_kinds import SQLALCHEMY_CONNECTION, SQLALCHEMY_SESSION
 from outlast.stores.databases.kinds.sqlite_kinds import AIOSQLITE, SQLITE3
@@ -22,6 +23,9 @@ KINDS: Final[tuple[Kind, ...]] = (
     PSYCOPG,
     SQLITE3,
     AIOSQLITE,
+    PYMYSQL,
+    ASYNCMY,
+    AIOMYSQL,
     DJANGO,
 )
 
@@ -31,7 +35,7 @@ def recognise(tx: object, dialect: Dialect) -> Transaction:
     transaction = _transaction(tx)
     if transaction is None:
         raise NotATransaction(f"tx= is {told(tx)}, which is no transaction. {_hint(tx)}")
-    if transaction.database != dialect.name:
+    if transaction.database not in {dialect.name, *dialect.other_names}:
         raise NotATransaction(
             f"tx= is {transaction.what} on {transaction.database}, but this app's database is {dialect.name}; "
             "one transaction cannot span both."

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Execute, ExecuteAwaiting
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Kind, Transaction, told
+from outlast.stores.databases.kinds.mysql_kinds import commits_by_itself
 from outlast.stores.databases.kinds.session_commits import after_session_commit
 from outlast.stores.databases.loaded import is_a, loaded_class
 from outlast.stores.databases.sqlalchemy_roads import execute, execute_awaiting
@@ -89,7 +90,10 @@ def _entered_awaiting(connection: Any, what: str) -> ExecuteAwaiting:  # noqa: A
 
 def _refuse_autocommit(connection: Connection, what: str) -> None:
     driver: object = connection.connection.dbapi_connection
-    if getattr(driver, "autocommit", False) is True or _is_sqlite_autocommit(driver):
+    is_mysql = connection.dialect.name in {"mysql", "mariadb"}
+    if is_mysql and commits_by_itself(connection.connection.driver_connection):
+        driver = None
+    if driver is None or getattr(driver, "autocommit", False) is True or _is_sqlite_autocommit(driver):
         raise NotATransaction(
             f"tx= is {what} in AUTOCOMMIT mode: each statement would commit by itself. "
             "Use one with an isolation level that has transactions."

@@ -1,0 +1,86 @@
+"""Connections of the drivers for MySQL and MariaDB: PyMySQL's, asyncmy's, aiomysql's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from outlast.ports.operation import ExecuteAwaiting
+from outlast.stores.databases.kinds.kind import (
+    AwaitingTransaction,
+    BlockingTransaction,
+    Kind,
+    Transaction,
+    none_open,
+    told,
+)
+from outlast.stores.databases.loaded import is_a, loaded_class
+from outlast.stores.databases.mysql_statements import execute, execute_awaiting
+
+_IN_TRANSACTION: Final = 1
+"""`SERVER_STATUS_IN_TRANS` of the protocol: what the server said of the connection with its last answer."""
+
+
+def _pymysql(tx: object) -> Transaction | None:
+    if not is_a(tx, "pymysql.connections", "Connection"):
+        return None
+    connection: Any = tx
+    if commits_by_itself(connection):
+        raise none_open(tx, "Begin one first: `connection.begin()`.")
+    cursors = loaded_class("pymysql.cursors", "Cursor")
+    return BlockingTransaction(told(tx), "mysql", lambda: lambda statement: execute(connection, statement, cursors))
+
+
+def _asyncmy(tx: object) -> Transaction | None:
+    return _awaiting(tx, "asyncmy.connection", "asyncmy.cursors")
+
+
+def _aiomysql(tx: object) -> Transaction | None:
+    return _awaiting(tx, "aiomysql.connection", "aiomysql.cursors")
+
+
+def _awaiting(tx: object, connections: str, cursors: str) -> Transaction | None:
+    if not is_a(tx, connections, "Connection"):
+        return None
+    connection: Any = tx
+    if commits_by_itself(connection):
+        raise none_open(tx, "Begin one first: `await connection.begin()`.")
+    plain = loaded_class(cursors, "Cursor")
+
+    async def enter() -> ExecuteAwaiting:
+        return lambda statement: execute_awaiting(connection, statement, plain)
+
+    return AwaitingTransaction(told(tx), "mysql", enter)
+
+
+def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either driver
+    """Tell whether nobody begins a transaction. Without autocommit the server does, before the first statement."""
+    return bool(connection.get_autocommit()) and not getattr(connection, "server_status", 0) & _IN_TRANSACTION
+
+
+PYMYSQL: Final = Kind(
+    handles="a PyMySQL connection",
+    recognise=_pymysql,
+    roots={("pymysql.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`."},
+)
+ASYNCMY: Final = Kind(
+    handles="an asyncmy connection",
+    recognise=_asyncmy,
+    roots={
+        ("asyncmy.pool", "Pool"): (
+            "Pass a connection of that pool with a transaction open: `async with pool.acquire() as connection: "
+            "await connection.begin(); ... tx=connection`."
+        ),
+        ("asyncmy.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`.",
+    },
+)
+AIOMYSQL: Final = Kind(
+    handles="an aiomysql connection",
+    recognise=_aiomysql,
+    roots={
+        ("aiomysql.pool", "Pool"): (
+            "Pass a connection of that pool with a transaction open: `async with pool.acquire() as connection: "
+            "await connection.begin(); ... tx=connection`."
+        ),
+        ("aiomysql.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`.",
+    },
+)

@@ -1,0 +1,81 @@
+"""MySQL's transactions are REPEATABLE READ unless told otherwise: a caller's see the past, and change the present."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+
+from outlast.ports.store import Batch, NewSignal, Wait
+from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases.opening import open_database
+from outlast.testing.contract.desk import new_run, parked
+from support.history import A
+from support.probing import connect_mysql
+from tools.mysql import PrivateMySQL
+
+
+@pytest.fixture
+def database(mysqlish_url: str) -> Iterator[SqlDatabase]:
+    made = open_database(mysqlish_url)
+    made.migrate_blocking()
+    made.run_blocking(lambda: made.store.register(A.worker, lease_us=600_000_000, host=""))
+    yield made
+    made.close_blocking()
+
+
+@pytest.fixture
+def caller(mysqlish: PrivateMySQL, mysqlish_url: str, database: SqlDatabase) -> Iterator[pymysql.Connection[Any]]:
+    """A transaction of the application's that has looked at the database already."""
+    with contextlib.closing(connect_mysql(mysqlish_url, autocommit=False)) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("set session transaction isolation level repeatable read")
+            cursor.execute("start transaction with consistent snapshot")
+            cursor.execute("select count(*) from outlast_runs")
+        yield connection
+
+
+def test_a_signal_wakes_a_run_that_began_to_wait_after_the_transactions_first_look(
+    database: SqlDatabase, caller: pymysql.Connection[Any]
+) -> None:
+    store = database.store
+    database.run_blocking(lambda: store.flush(A, Batch(starts=(new_run("r"),))))
+    database.run_blocking(lambda: store.flush(A, Batch(writes=(parked("r", Wait("paid", 0)),))))
+
+    (sent,) = database.join_blocking(
+        caller, lambda: store.send([NewSignal("paid", "paid", "1", "null")]), read_committed=True
+    )
+    caller.commit()
+
+    assert (sent.created, sent.woken) == (True, 1)
+    found = database.run_blocking(lambda: store.get(new_run("r").id, journal=False))
+    assert found is not None
+    assert found.run.due_at is not None
+
+
+def test_what_was_started_or_sent_after_the_transactions_first_look_is_found_there(
+    database: SqlDatabase, caller: pymysql.Connection[Any]
+) -> None:
+    store = database.store
+    database.run_blocking(lambda: store.start([new_run("r")]))
+    database.run_blocking(lambda: store.send([NewSignal("paid", "paid", "1", "null")]))
+
+    (started,) = database.join_blocking(caller, lambda: store.start([new_run("r")]))
+    (sent,) = database.join_blocking(caller, lambda: store.send([NewSignal("paid", "paid", "1", "null")]))
+    caller.commit()
+
+    assert (started.created, sent.created) == (False, False)
+
+
+def test_a_start_that_is_open_holds_up_no_signal(database: SqlDatabase, caller: pymysql.Connection[Any]) -> None:
+    store = database.store
+    database.run_blocking(lambda: store.send([NewSignal("paid", "paid", "1", "null")]))
+    database.join_blocking(caller, lambda: store.start([new_run("r")]))
+
+    (sent,) = database.run_blocking(lambda: store.send([NewSignal("paid", "paid", "2", "null")]), patience=5)
+
+    assert sent.created
+    caller.rollback()
