@@ -23,15 +23,21 @@ from outlast.errors import InvalidArgument
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.urls import installation_name
 from outlast.stores.dialects.base import Dialect
+from outlast.stores.dialects.mysql import MySQL
 from outlast.stores.dialects.postgresql import PostgreSQL
 from outlast.stores.dialects.sqlite import SQLite
-from outlast.stores.migrations.described import described_tables
+from outlast.stores.migrations.described import described_tables, first_rows
 from outlast.stores.migrations.runner import MIGRATIONS, Migration
 
 IncludeName: TypeAlias = Callable[[str | None, Any, Any], bool]
 """Alembic's `include_name`: the name, what it names, and in what."""
 
-_DIALECTS: Final[Mapping[str, type[Dialect]]] = {"sqlite": SQLite, "postgresql": PostgreSQL}
+_DIALECTS: Final[Mapping[str, type[Dialect]]] = {
+    "sqlite": SQLite,
+    "postgresql": PostgreSQL,
+    "mysql": MySQL,
+    "mariadb": MySQL,
+}
 _BASIS: Final = "outlast"
 """Where a MetaData of ours says which installation it describes."""
 
@@ -116,7 +122,9 @@ class _Done(ExecuteSQLOp):
 
 @comparators.dispatch_for("schema", priority=DispatchPriority.LAST)
 def _compare_versions(context: AutogenContext, upgrade: UpgradeOps, _: object) -> None:
-    """Add what a description of tables does not hold: the schema before them, and the note of their version after them."""
+    """Add what a description of tables does not hold: the schema before them, and their first rows and the note of their
+    version after them.
+    """
     connection = context.connection
     if connection is None:
         return
@@ -130,7 +138,12 @@ def _compare_versions(context: AutogenContext, upgrade: UpgradeOps, _: object) -
             noted = set(connection.scalars(select(migrations.c.version)))
         for migration in MIGRATIONS:
             if migration.version not in noted:
+                upgrade.ops += [_Done(rows, _emptied(rows)) for rows in first_rows(basis, migration)]
                 upgrade.ops.append(_noted(basis, connection, migration))
+
+
+def _emptied(rows: str) -> str:
+    return f"DELETE FROM {rows.split()[2]}"  # noqa: S608 -- ours alone
 
 
 def _noted(basis: Basis, connection: Connection, migration: Migration) -> _Done:
