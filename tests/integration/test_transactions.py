@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from outlast import (
+    ConnectionOptions,
     Context,
     Outlast,
     RunIdConflict,
@@ -20,7 +21,7 @@ from outlast import (
     WorkerOptions,
     workflow,
 )
-from support.callers import ROADS, Caller, Place
+from support.callers import ROADS, Caller, Place, roads_on
 from support.colours import parked
 
 poked = Signal("poked", None)
@@ -268,6 +269,27 @@ async def test_a_commit_is_noticed_whatever_committed_it(place: Place) -> None:
         async with caller.transaction() as tx:
             await app.signal(poked, tx=tx)
         assert await app.result("w", timeout="20s") == "poked"
+
+
+BARE = [road for road in roads_on("postgresql") if road not in SESSIONS]
+
+
+@pytest.mark.parametrize("road", BARE)
+async def test_a_commit_is_noticed_where_the_database_tells_nobody(postgres_url: str, road: str) -> None:
+    """The worker's own look is an hour away, and nobody listens: as behind a pooler, or on a server without notices."""
+    app = Outlast(
+        postgres_url,
+        workflows=[greet],
+        worker=WorkerOptions(poll="1h"),
+        connections=ConnectionOptions(listen=False),
+    )
+    async with app, ROADS[road](postgres_url) as caller:
+        async with rolled_back(caller) as tx:
+            await app.start(greet, "Bob", id="b", tx=tx)
+        async with caller.transaction() as tx:
+            await app.start(greet, "Ada", id="a", tx=tx)
+        assert await app.result("a", timeout="20s") == "Hello, Ada"
+        assert await app.get("b") is None
 
 
 def _local(worker: Any) -> Any:

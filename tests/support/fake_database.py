@@ -137,6 +137,7 @@ class FakeDatabase:
     asked: list[str] = field(default_factory=list[str])
     before: Callable[[], object] = lambda: None
     is_lasting: bool = True
+    opens: list[bool] = field(default_factory=list[bool])
 
     async def open(self) -> None:
         self.asked.append("open")
@@ -170,8 +171,12 @@ class FakeDatabase:
         if self.behind:
             raise SchemaBehind("outlast", 0, 1)
 
-    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
-        self.joined.append(action)
+    def after_commit(self, tx: object, action: Callable[[], object]) -> bool:
+        """Tell nobody: whether the transaction goes on is in `opens`, one answer for each look."""
+        return False
+
+    def is_open(self, tx: object) -> bool:
+        return bool(self.opens) and self.opens.pop(0)
 
     async def migrate(self) -> tuple[int, ...]:
         return self.migrate_blocking()

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from outlast.engine.eventloop import WorkflowLoop, running_loop
 from outlast.errors import AppClosed, SchemaBehind, WorkflowIOError, WrongColour
@@ -30,6 +31,11 @@ class Local:
             self.loop.call_soon_threadsafe(function)
         except RuntimeError:
             return
+
+
+_FIRST_LOOK: Final = 0.002
+_LAST_LOOKS: Final = 0.25
+"""Seconds between two looks at a caller's transaction that nothing tells the end of. A look reads an attribute or two."""
 
 
 class Access:
@@ -147,7 +153,7 @@ class Access:
         if tx is None:
             local.worker.wake()
         else:
-            self.database.after_commit(tx, local.worker.wake)
+            self._after_commit(local, tx, local.worker.wake)
 
     def stop_requested(self, run_id: RunId, tx: object = None) -> None:
         """Have the worker of this process look at a stop request, once it is committed."""
@@ -162,7 +168,20 @@ class Access:
         if tx is None:
             local.call(look)
         else:
-            self.database.after_commit(tx, lambda: local.call(look))
+            self._after_commit(local, tx, lambda: local.call(look))
+
+    def _after_commit(self, local: Local, tx: object, action: Callable[[], object]) -> None:
+        if not self.database.after_commit(tx, action):
+            local.call(lambda: self._look_for_end(local, tx, action, _FIRST_LOOK))
+
+    def _look_for_end(self, local: Local, tx: object, action: Callable[[], object], delay: float) -> None:
+        """Act when the caller's transaction has ended, and nothing tells of that: look for it, less and less often. A
+        transaction that begins on the same connection between two looks hides the end; the worker's poll finds it then."""
+        if self.database.is_open(tx):
+            later = min(2 * delay, _LAST_LOOKS)
+            local.loop.call_later(delay, self._look_for_end, local, tx, action, later)
+        else:
+            action()
 
     @contextmanager
     def watching(self, run_id: RunId, told: threading.Event) -> Generator[None, None, None]:

@@ -94,12 +94,18 @@ class Database(Protocol):
         """Run an op inside the blocking transaction that was marked."""
         ...
 
-    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
+    def after_commit(self, tx: object, action: Callable[[], object]) -> bool:
         """Call `action`, on whichever thread that happens, once the caller's transaction is committed, and never when it or
         the savepoint in which the caller is now is rolled back.
 
-        Only some kinds of transaction tell. With the others nothing is called, and `listen` finds what was committed.
+        Only some kinds of transaction tell. With the others nothing is called, and `listen` finds what was committed. False
+        when neither will happen: then somebody has to look.
         """
+        ...
+
+    def is_open(self, tx: object) -> bool:
+        """Tell whether the caller's transaction has not ended yet, as far as that is known without asking the server. For
+        kinds that do not tell of their commit; False when it cannot be known."""
         ...
 
     async def migrate(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import pytest
 
 from outlast.client.access import Access, Local
 from outlast.errors import SchemaBehind, WrongColour
+from outlast.model.ids import RunId
 from support.fake_database import FakeDatabase
 
 
@@ -82,3 +83,42 @@ def test_a_worker_on_a_closed_loop_is_not_asked() -> None:
     Local(worker, loop).call(lambda: called.append("called"))
 
     assert called == []
+
+
+async def test_the_end_of_a_transaction_that_nothing_tells_of_is_looked_for() -> None:
+    """On such a handle, of a database that tells nobody either, a run waited for the worker's next look."""
+    woken = asyncio.Event()
+
+    class Worker:
+        wake = staticmethod(woken.set)
+
+    worker: Any = Worker()
+    database: Any = FakeDatabase(opens=[True, True, True, False])
+    access = Access(database, migrates=False)
+    access.local = Local(worker, asyncio.get_running_loop())
+
+    access.wake(tx=object())
+    assert not woken.is_set()
+
+    await woken.wait()
+    assert database.opens == []
+
+
+async def test_a_stop_in_such_a_transaction_is_told_after_it_too() -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    class Worker:
+        def stop_requested(self, run_id: str) -> None:
+            told.put_nowait(run_id)
+
+        def wake(self) -> None: ...
+
+    worker: Any = Worker()
+    database: Any = FakeDatabase(opens=[True, False])
+    access = Access(database, migrates=False)
+    access.local = Local(worker, asyncio.get_running_loop())
+
+    access.stop_requested(RunId("r"), tx=object())
+
+    assert await told.get() == "r"
+    assert database.opens == []

@@ -16,7 +16,7 @@ from outlast.ports.database import MakeOp, Notice
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
-from outlast.stores.databases.kinds.registry import after_commit
+from outlast.stores.databases.kinds.registry import after_commit, is_open
 from outlast.stores.databases.marking import join_marked, join_marked_blocking, mark, mark_blocking
 from outlast.stores.databases.origin import Origin
 from outlast.stores.databases.roads import BlockingRoad, Listener, OutcomeUnknown, OwnTransactions, Road
@@ -138,8 +138,11 @@ class SqlDatabase:
     def join_marked_blocking(self, tx: object, make: MakeOp[T]) -> T:
         return join_marked_blocking(tx, make, self._basis)
 
-    def after_commit(self, tx: object, action: Callable[[], object]) -> None:
-        after_commit(tx, action)
+    def after_commit(self, tx: object, action: Callable[[], object]) -> bool:
+        return after_commit(tx, action) or self._listener is not None
+
+    def is_open(self, tx: object) -> bool:
+        return is_open(tx)
 
     def can_migrate_beside(self) -> bool:
         return self._can_write is None or self._can_write()

@@ -23,6 +23,17 @@ def _connection(tx: object) -> Transaction | None:
     return AwaitingTransaction(told(tx), "postgresql", enter)
 
 
+def _is_open(tx: object) -> bool | None:
+    connection: Any = tx
+    if is_a(tx, "asyncpg.pool", "PoolConnectionProxy"):
+        # Without one it is back in its pool.
+        connection = connection._con  # noqa: SLF001 - every public word of it raises then
+        return connection is not None and bool(connection.is_in_transaction())
+    if is_a(tx, "asyncpg", "Connection"):
+        return not connection.is_closed() and bool(connection.is_in_transaction())
+    return None
+
+
 ASYNCPG: Final = Kind(
     handles="an asyncpg connection",
     recognise=_connection,
@@ -35,4 +46,5 @@ ASYNCPG: Final = Kind(
             "Pass the connection that it is on: `async with connection.transaction(): ... tx=connection`."
         ),
     },
+    is_open=_is_open,
 )

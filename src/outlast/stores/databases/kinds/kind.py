@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Execute, ExecuteAwaiting
@@ -42,12 +42,15 @@ class Kind:
     roots: classes of the library, as (module, name), that are mistaken for one; with what to pass instead.
     after_commit: for kinds that tell of their commit: `Database.after_commit` for a handle of this kind, returning False for
         any other value. It MUST forget an action whose savepoint or transaction is rolled back.
+    is_open: for kinds that do not: whether the transaction has not ended yet, as far as it is known here. The server MUST
+        NOT be asked. None for a value that is not of this kind.
     """
 
     handles: str
     recognise: Callable[[object], Transaction | None]
     roots: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     after_commit: Callable[[object, Callable[[], object]], bool] | None = None
+    is_open: Callable[[Any], bool | None] | None = None
 
 
 def told(value: object) -> str:

@@ -40,6 +40,13 @@ def _connection(tx: object) -> Transaction | None:
     return None
 
 
+def _is_open(tx: object) -> bool | None:
+    connection: Any = tx
+    if not is_a(tx, "psycopg", "Connection") and not is_a(tx, "psycopg", "AsyncConnection"):
+        return None
+    return not connection.closed and bool(connection.info.transaction_status != _IDLE)
+
+
 PSYCOPG: Final = Kind(
     handles="a Connection or AsyncConnection of psycopg 3",
     recognise=_connection,
@@ -55,4 +62,5 @@ PSYCOPG: Final = Kind(
         ("psycopg", "Transaction"): "Pass the connection that it is on: `tx=transaction.connection`.",
         ("psycopg", "AsyncTransaction"): "Pass the connection that it is on: `tx=transaction.connection`.",
     },
+    is_open=_is_open,
 )

@@ -43,11 +43,14 @@ def recognise(tx: object, dialect: Dialect) -> Transaction:
     return transaction
 
 
-def after_commit(tx: object, action: Callable[[], object]) -> None:
-    """Call `action` once the transaction behind `tx` is committed, where its kind tells of that."""
-    for kind in KINDS:
-        if kind.after_commit is not None and kind.after_commit(tx, action):
-            return
+def after_commit(tx: object, action: Callable[[], object]) -> bool:
+    """Call `action` once the transaction behind `tx` is committed. Return whether its kind tells of that."""
+    return any(kind.after_commit is not None and kind.after_commit(tx, action) for kind in KINDS)
+
+
+def is_open(tx: object) -> bool:
+    """Tell whether the transaction behind `tx` has not ended yet, as far as that is known here."""
+    return any(kind.is_open is not None and kind.is_open(tx) for kind in KINDS)
 
 
 def _transaction(tx: object) -> Transaction | None:

@@ -51,6 +51,13 @@ def _connection(tx: object) -> Transaction | None:
     return None
 
 
+def _is_open(tx: object) -> bool | None:
+    connection: Any = tx
+    if is_a(tx, "sqlalchemy", "Connection") or is_a(tx, _ASYNCIO, "AsyncConnection"):
+        return not connection.closed and bool(connection.in_transaction())
+    return None
+
+
 def _registered(tx: object) -> object:
     """Return the session that a registry has here. One that it would make now has no statement of the caller's in it."""
     scoped: Any = tx
@@ -140,4 +147,5 @@ SQLALCHEMY_CONNECTION: Final = Kind(
             "Pass the connection that it is on: `async with connection.begin(): ... tx=connection`."
         ),
     },
+    is_open=_is_open,
 )
