@@ -32,8 +32,8 @@ async def echoing(ctx: Context, text: str) -> str:
 
 
 @asynccontextmanager
-async def worker_behind(proxy: TcpProxy, url: str) -> AsyncIterator[Outlast]:
-    options = WorkerOptions(poll="50ms", lease="5m")
+async def worker_behind(proxy: TcpProxy, url: str, *, poll: str = "50ms") -> AsyncIterator[Outlast]:
+    options = WorkerOptions(poll=poll, lease="5m")
     async with Outlast(proxy.url(url), workflows=[echoing], worker=options) as app:
         yield app
 
@@ -44,13 +44,14 @@ async def test_runs_of_a_claim_that_is_committed_late_are_found(postgres_url: st
     tables = Tables(postgres_url)
     waits_for_lock = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     client = Outlast(postgres_url, workflows=[echoing], worker=False)
-    async with worker_behind(postgres_proxy, postgres_url) as app, client:
+    # The next claim is the one that takes the run: nothing else makes this worker look.
+    async with worker_behind(postgres_proxy, postgres_url, poll="1h") as app, client:
         tenure: Any = app._worker._shift and app._worker._shift.tenure
 
         async def has_asked() -> bool:
             return not tenure.owns_strays or bool(await asyncio.to_thread(tables, waits_for_lock))
 
-        postgres_proxy.hold_at(COMMIT_MESSAGE, after=b"claimed-late")
+        postgres_proxy.hold_at(COMMIT_MESSAGE, after=b"echoing@1")
         await client.start(echoing, "hello", id="claimed-late")
         await asyncio.to_thread(postgres_proxy.wait_for_cut)
         await until(lambda: tenure.owns_strays)
