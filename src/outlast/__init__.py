@@ -64,6 +64,7 @@ from outlast.model.signal import Signal, SignalReceipt
 __all__ = [
     "AppClosed",
     "BlockingClient",
+    "BlockingContext",
     "BlockingHandle",
     "BlockingKnownRun",
     "CompensationContext",
