@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
-from django.db import connections
+from asgiref.sync import sync_to_async
+from django.db import IntegrityError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
-from outlast import Context, Signal, step, workflow
+from outlast import Context, Retry, Signal, StepContext, step, transactional_step, workflow
+from outlast.integrations.django import app
 from support.django_orders.models import Order
 
 poked = Signal("poked", None)
@@ -63,3 +67,37 @@ def note() -> None:
 @workflow("note-thread")
 async def note_thread(ctx: Context) -> None:
     await note()
+
+
+@transactional_step(retry=Retry(attempts=2, delay="1ms"))
+def book(_: BaseDatabaseWrapper, s: StepContext, order: str, how: str) -> str:
+    """Write a row, start a run, and go wrong in one way or the other."""
+    Order.objects.create(id=f"{order}-{s.attempt}")
+    app.blocking.start(fulfil, order, id=f"{order}-{s.attempt}")
+    if how == "raises" and s.attempt == 1:
+        raise LookupError(order)
+    if how == "catches":
+        with suppress(IntegrityError):
+            Order.objects.create(id=f"{order}-{s.attempt}")
+    if how == "confines":
+        with suppress(IntegrityError), transaction.atomic():
+            Order.objects.create(id=f"{order}-{s.attempt}")
+    if how == "commits":
+        connections["default"].commit()
+    return how
+
+
+@workflow("book-order")
+async def book_order(ctx: Context, how: str) -> str:
+    return await book("o", how)
+
+
+@step
+async def count() -> int:
+    await sync_to_async(lambda: opened.append(connections["default"]))()
+    return await Order.objects.acount()
+
+
+@workflow("count-orders")
+async def count_orders(ctx: Context) -> int:
+    return await count()

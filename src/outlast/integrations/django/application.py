@@ -25,6 +25,7 @@ from outlast.integrations.django.clients import DjangoAccess, DjangoBlockingClie
 from outlast.integrations.django.conf import Config, read_config
 from outlast.integrations.django.database import DjangoDatabase, DjangoSource
 from outlast.integrations.django.steps import StepConnections
+from outlast.integrations.django.tending import Tending
 from outlast.ports.clock import Clock
 
 WORKFLOWS: Final = "workflows"
@@ -94,6 +95,7 @@ class DjangoOutlast(Outlast):
         self._access = access
         self._django_blocking = DjangoBlockingClient(access, self._calls, self._publishing)
         self._client = DjangoClient(access, self._calls, self._publishing, self._django_blocking)
+        self._tending = Tending()
         self._django = django
 
     async def _open(self, *, with_worker: bool) -> None:
@@ -102,6 +104,8 @@ class DjangoOutlast(Outlast):
         self._step_connections.open()
         try:
             await super()._open(with_worker=with_worker)
+            if with_worker:
+                self._tending.begin()
         except BaseException:
             self._django.home = former
             raise
@@ -110,7 +114,10 @@ class DjangoOutlast(Outlast):
         """Do what `Outlast.close` does."""
         is_home = self._django.is_home()
         await super().close()
+        # Blocking verbs need nothing of what was closed: views go on when a worker in their process has ended.
+        self._access.is_closed = False
         if is_home:
+            await self._tending.end()
             await asyncio.to_thread(self._step_connections.close)
             self._django.home = None
 

@@ -18,6 +18,7 @@ from outlast.ports.database import MakeOp
 from outlast.ports.operation import Op, Statement
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
+from outlast.stores.databases.loaded import is_a
 
 T = TypeVar("T")
 _MARK: Final = Statement(text("savepoint outlast_step"))
@@ -78,7 +79,7 @@ class _Released(Generic[T]):
     def judged(self, error: Exception, basis: Basis) -> Exception:
         if self._is_released:
             return _unfit(error, basis)
-        if isinstance(error, PendingRollbackError) or basis.dialect.is_aborted(error):
+        if _is_broken(error) or basis.dialect.is_aborted(error):
             return TransactionAborted(
                 "An error of the database was caught inside of the step's function. After one the database commits nothing "
                 "more of that transaction, so nothing was recorded: let such errors out of the function, or confine "
@@ -91,6 +92,11 @@ class _Released(Generic[T]):
             "what it wrote; the step is not tried again, because that may be committed already. Leave the commit to "
             "outlast; to take back a part, use a savepoint."
         )
+
+
+def _is_broken(error: Exception) -> bool:
+    """Tell whether a library refused the statement itself, because an earlier one of the transaction had failed."""
+    return isinstance(error, PendingRollbackError) or is_a(error, "django.db.transaction", "TransactionManagementError")
 
 
 def _unfit(error: Exception, basis: Basis) -> Exception:
