@@ -10,14 +10,28 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outlast import Context, Outlast, Retry, RunFailed, StepContext, WorkerOptions, workflow
+from outlast import (
+    Context,
+    Failure,
+    Outlast,
+    Retry,
+    RunCancelled,
+    RunFailed,
+    RunId,
+    StepContext,
+    StopKind,
+    WorkerOptions,
+    workflow,
+)
+from outlast.model.run import Stop
 from support.callers import awaiting_engine
-from support.payments import SOURCES, SQLALCHEMY, Source, make_table, payments, source_on
+from support.payments import SOURCES, SQLALCHEMY, TABLE, Source, make_table, payments, source_on
 from support.probing import Tables, until, until_awaited
 from support.tcp_proxy import TcpProxy
 
@@ -371,6 +385,72 @@ async def test_an_attempt_beyond_its_timeout_does_not_commit_when_it_returns(pla
 
     assert payments(place.url) == [("o-1", "attempt 2")]
     assert place.recorded() == [("o-1", "pay", "retry", 1), ("o-1", "pay", "done", 2)]
+
+
+@in_places(*PLACES)
+async def test_a_step_that_is_aborted_rolls_back_where_it_can_be_interrupted(place: Place) -> None:
+    """A coroutine can be. A thread goes on, and what it then commits is recorded."""
+    reached, later, hangs = threading.Event(), threading.Event(), asyncio.Event()
+
+    def blocking(_: Any, s: StepContext) -> None:
+        reached.set()
+        while not s.stop_requested:
+            later.wait(0.01)
+
+    async def awaiting(_: Any, s: StepContext) -> None:
+        reached.set()
+        await hangs.wait()
+
+    shop = place.shop(blocking if place.source.is_blocking else awaiting, on_cancel="abort")
+    async with place.app(shop) as app:
+        run = await app.start(shop, id="o-1")
+        await asyncio.to_thread(reached.wait, 30)
+        if place.url.startswith("sqlite"):
+            # The request cannot be written while the step has the file. It is told as a renewal would tell of it.
+            stop = Stop(StopKind.CANCEL, Failure(type="x", message="no longer wanted"), time.time_ns() // 1000)
+            shift = app._worker._shift
+            assert shift is not None
+            assert shift.tenure is not None
+            shift.call(partial(shift.tenure.request_stop, RunId("o-1"), stop))
+        else:
+            await app.cancel("o-1")
+        with pytest.raises(RunCancelled):
+            await run.result(timeout="20s")
+
+    assert len(payments(place.url)) == (1 if place.source.is_blocking else 0)
+    assert ("done" in {row[2] for row in place.recorded() if row[1] == "pay"}) == place.source.is_blocking
+
+
+async def test_a_database_in_memory_is_the_steps_alone_while_it_has_it() -> None:
+    """It is one connection. Others wait for it and go on; and the step itself reaches it by its transaction alone."""
+    reached, opened = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    @workflow("shop")
+    async def shop(ctx: Context, name: str) -> int:
+        def pay(db: Any) -> int:
+            db.execute(TABLE)
+            db.execute("insert into payments values (?, 'memory')", (name,))
+            if name == "slow":
+                app.blocking.start(shop, "started", id="started", tx=db)
+                reached.set()
+                assert opened.wait(30)
+            count: int = db.execute("select count(*) from payments").fetchone()[0]
+            db.row_factory = lambda _, row: seen.append(row)
+            return count
+
+        return await ctx.transaction("pay", pay)
+
+    async with Outlast("sqlite://", workflows=[shop], worker=WorkerOptions(poll="1h")) as app:
+        slow = await app.start(shop, "slow")
+        await asyncio.to_thread(reached.wait, 30)
+        quick = asyncio.ensure_future(app.start_and_wait(shop, "quick", wait="20s"))
+        await asyncio.sleep(0)
+        opened.set()
+
+        assert await slow.result(timeout="20s") == 1
+        assert sorted([await quick, await app.result("started", timeout="20s")]) == [2, 3]
+    assert seen == []
 
 
 @in_places("postgresql, sessionmaker", "postgresql, asyncpg pool")

@@ -16,6 +16,7 @@ from typing import Any
 import aiosqlite
 import asyncpg
 import psycopg
+import psycopg_pool
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import scoped_session, sessionmaker
@@ -155,6 +156,18 @@ _PSYCOPG = _with_begin(lambda tx, sql: tx.execute(sql), lambda tx: tx.execute("c
 
 
 @asynccontextmanager
+async def _psycopg_pool(url: str) -> AsyncGenerator[Source]:
+    with psycopg_pool.ConnectionPool(url, min_size=1, max_size=4) as pool:
+        yield Source(url, pool, True, **_PSYCOPG)
+
+
+@asynccontextmanager
+async def _psycopg_awaiting_pool(url: str) -> AsyncGenerator[Source]:
+    async with psycopg_pool.AsyncConnectionPool(url, min_size=1, max_size=4) as pool:
+        yield Source(url, pool, False, **_PSYCOPG)
+
+
+@asynccontextmanager
 async def _psycopg(url: str) -> AsyncGenerator[Source]:
     yield Source(url, lambda: psycopg.connect(url), True, **_PSYCOPG)
 
@@ -215,6 +228,8 @@ SOURCES: dict[str, dict[str, Open]] = {
         "scoped_session": _scoped_session,
         "async_scoped_session": _async_scoped_session,
         "asyncpg pool": _asyncpg_pool,
+        "psycopg pool": _psycopg_pool,
+        "psycopg awaited pool": _psycopg_awaiting_pool,
         "psycopg": _psycopg,
         "psycopg awaited": _psycopg_awaiting,
     },

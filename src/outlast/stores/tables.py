@@ -10,6 +10,9 @@ since the epoch, UTC.
     3. runs       by id; a claim skips what is locked, so it never waits here
 
 A started run's id (an insert that waits for another insert of the same id) comes with 3. Held by tests/race.
+
+A transaction of the application's may hold any of them in its own order, and a step in one takes 2 at its very end. Whoever
+waits for it has a limit to its patience, gives up what it has and tries again.
 """
 
 from __future__ import annotations
