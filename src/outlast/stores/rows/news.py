@@ -87,7 +87,13 @@ class News:
 
 def _waits(basis: Basis) -> Query:
     waits, signals = basis.tables.waits, basis.tables.signals
-    last: Query = select(signals.c.id).where(signals.c.topic == waits.c.topic).order_by(signals.c.id.desc()).limit(1)
+    # By the topic as well, which is the same for all: else MySQL sorts the topic's history, or reads every signal.
+    last: Query = (
+        select(signals.c.id)
+        .where(signals.c.topic == waits.c.topic)
+        .order_by(signals.c.topic.desc(), signals.c.id.desc())
+        .limit(1)
+    )
     newest = basis.dialect.by_index(last, signals, f"{basis.tables.name}_signals_topic").correlate(waits)
     found = func.coalesce(newest.scalar_subquery(), 0)
     columns = (waits.c.run_id, waits.c.topic, waits.c.after_id, waits.c.after_at, found)
