@@ -61,8 +61,8 @@ class Outlast(Publisher):
         processes start at once and the deploy migrates.
     clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
     transactions: what transactional steps write through: a sessionmaker or engine of SQLAlchemy, awaiting or not, a pool of
-        asyncpg, or a function whose result is entered for a session or connection and commits at its end. Default: the
-        engine given as database, else connections of outlast's own (asyncpg, SQLAlchemy over psycopg, sqlite3).
+        asyncpg or psycopg, or a function whose result is entered for a session or connection and commits at its end.
+        Default: the engine or pool given as database, else connections of outlast's own to SQLite and PostgreSQL.
     connections: `ConnectionOptions(...)`: tokens instead of a password, a pooler such as PgBouncer, where to listen.
 
     Wrong arguments are refused here, not when the first run fails at night: DefinitionError for the workflows,
