@@ -190,6 +190,22 @@ def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_the_commands_see_to_the_tables(tmp_path: Path) -> None:
+    outlast = FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello]))
+    flask = application(outlast, f"sqlite:///{tmp_path}/shop.db")
+    commands = [
+        flask.test_cli_runner().invoke(args=["outlast", name]) for name in ("status", "migrate", "migrate", "status")
+    ]
+
+    assert [done.exit_code for done in commands] == [3, 0, 0, 0]
+    assert [done.output.strip() for done in commands] == [
+        "The tables are at version none; this code needs version 1.",
+        "Applied 1; the tables are up to date.",
+        "The tables are up to date.",
+        "The tables are at version 1; this code needs version 1.",
+    ]
+
+
 def test_an_application_without_the_extension_is_told_what_is_missing() -> None:
     outlast = FlaskOutlast(lambda flask: Outlast("sqlite://"))
 

@@ -37,6 +37,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NAME: Final = "outlast"
+BEHIND: Final = 3
+"""The exit code of `flask outlast status` for tables that are missing or older than this code."""
 
 
 class FlaskOutlast:
@@ -68,7 +70,7 @@ class FlaskOutlast:
             self.init_app(flask)
 
     def init_app(self, flask: Flask) -> None:
-        """Add the extension to an application, with the commands `flask outlast worker` and `flask outlast migrate`.
+        """Add the extension to an application, with the commands `flask outlast worker`, `migrate` and `status`.
 
         Connects to nothing. Raises DefinitionError when the application has an extension of this name.
         """
@@ -233,8 +235,17 @@ def _commands(name: str, place: _Place) -> AppGroup:
         done = f"Applied {', '.join(map(str, applied))}; the" if applied else "The"
         click.echo(f"{done} tables are up to date.")
 
+    @group.command("status")
+    def status() -> None:
+        """Compare the tables with this code. Exits with 3 when they are missing or older."""
+        found, needed = _told(place.app.blocking.schema_version)
+        place.app.blocking.close()
+        click.echo(f"The tables are at version {found or 'none'}; this code needs version {needed}.")
+        if found < needed:
+            raise SystemExit(BEHIND)
+
     # Held by the group.
-    del worker, migrate
+    del worker, migrate, status
     return group
 
 
