@@ -16,18 +16,15 @@ from outlast import (
     DefinitionError,
     InvalidArgument,
     Outlast,
-    Retry,
     RunIdConflict,
     Signal,
     SignalIdConflict,
-    StepContext,
     ValueNotStorable,
-    WorkflowIOError,
     signals_on,
     starts_on,
     workflow,
 )
-from support.colours import Ask, ask_awaiting, parked, result_of
+from support.colours import Ask, parked, result_of
 from support.programs.publishing import (
     OrderDelivered,
     OrderPlaced,
@@ -250,7 +247,7 @@ async def test_of_two_versions_the_highest_starts_and_both_are_signalled_once(da
         assert await app.result("second-7", timeout="0s") == "p-1, p-2"
 
 
-# From a message, from a step, and where there is no publishing.
+# From a message, and from a process that runs nothing.
 
 
 async def test_a_message_that_comes_twice_sends_its_signals_once(database_url: str, ask: Ask) -> None:
@@ -280,56 +277,6 @@ async def test_a_message_that_comes_twice_sends_its_signals_once(database_url: s
         ]
         with pytest.raises(InvalidArgument, match="signal id"):
             await ask(app, "publish", OrderDelivered("7", "p-1"), id="")
-
-
-@pytest.mark.parametrize("awaits", [True, False], ids=["awaited", "blocking"])
-async def test_an_event_published_by_a_step_that_is_tried_again_does_what_it_does_once(
-    database_url: str, awaits: bool
-) -> None:
-    receipts: list[Any] = []
-
-    def published(found: Any) -> None:
-        receipts.append(found)
-        if len(receipts) == 1:
-            raise Unmade
-
-    async def publish_awaiting(s: StepContext) -> None:
-        published(await ask_awaiting(app, "publish", OrderPlaced("7"), OrderPlaced("8")))
-
-    def publish_blocking(s: StepContext) -> None:
-        published(app.blocking.publish(OrderPlaced("7"), OrderPlaced("8")))
-
-    @workflow("shop")
-    async def shop(ctx: Context) -> None:
-        await ctx.step(
-            "publish", publish_awaiting if awaits else publish_blocking, retry=Retry(attempts=3, delay="1ms")
-        )
-
-    app = Outlast(database_url, workflows=[bill, shop])
-    async with opened(app):
-        await (await app.start(shop)).result(timeout="20s")
-
-        first, again = receipts
-        assert [run.created for run in first.runs] == [True, True]
-        assert [run.created for run in again.runs] == [False, False]
-        assert [one.id for one in first.signals] == [one.id for one in again.signals]
-        assert [one.created for one in again.signals] == [False, False]
-        assert len({one.id for one in first.signals}) == 2
-
-
-async def test_workflow_code_publishes_in_a_step_only(database_url: str) -> None:
-    @workflow("shop")
-    async def shop(ctx: Context) -> str:
-        try:
-            await app.publish(OrderPlaced("7"))
-        except WorkflowIOError as error:
-            return error.call
-        return "published"
-
-    app = make_app(database_url, shop, worker=True)
-    async with opened(app):
-        assert await (await app.start(shop)).result(timeout="20s") == "app.publish(...)"
-        assert await app.get("order-7") is None
 
 
 async def test_a_process_without_a_worker_publishes_for_those_that_have_one(shared_database_url: str, ask: Ask) -> None:
