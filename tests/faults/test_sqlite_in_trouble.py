@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from outlast import Context, DatabaseUnavailable, Outlast, StepContext, WorkerOptions, step, workflow
+from outlast import Context, DatabaseBusy, DatabaseUnavailable, Outlast, StepContext, WorkerOptions, step, workflow
 from outlast.stores.databases import sqlite_connection
 from outlast.stores.databases.database import SqlDatabase
-from outlast.worker import claiming, flusher
+from outlast.worker import claiming, flusher, starting
 from support.probing import until_awaited
 
 calls: Counter[str] = Counter()
@@ -75,6 +75,24 @@ async def test_a_file_that_stays_locked_costs_no_step(path: Path, caplog: pytest
         assert [await run.result(timeout="30s") for run in runs] == [PAGES_OF_A_RESULT * 4096] * 20
     assert set(calls.values()) == {1}
     assert len(calls) == 40
+
+
+async def test_who_forgets_tx_inside_a_transaction_is_told_so(path: Path) -> None:
+    """The call waited for the very transaction it was made in, and said only that the database did not answer."""
+    app = Outlast(f"sqlite:///{path}", workflows=[growing])
+    await app.migrate()
+
+    with write_lock(path), pytest.raises(DatabaseBusy, match=r"one write lock\. If it is yours, .* pass it as tx="):
+        await app.start(growing, 1)
+
+    await app.close()
+
+
+async def test_who_forgets_tx_beside_a_worker_is_told_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "_PATIENCE", 0.2)
+    async with Outlast(f"sqlite:///{path}", workflows=[growing], worker=OPTIONS) as app:
+        with write_lock(path), pytest.raises(DatabaseUnavailable, match="pass it as tx="):
+            await app.start(growing, 1)
 
 
 async def test_a_full_disk_costs_no_step(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,7 @@ class Starter(Protocol):
         """The run is durable and this worker's, but what else was answered is lost: hand it back to be claimed."""
         ...
 
-    def unanswered(self) -> None:
+    def unanswered(self, why: DatabaseUnavailable) -> None:
         """The database does not answer; it goes on being asked."""
         ...
 
@@ -175,8 +175,8 @@ class Flusher:
         finally:
             self._task = None
 
-    def _set_aside(self, group: _Group) -> None:
-        self._tell_starters(group)
+    def _set_aside(self, group: _Group, why: DatabaseUnavailable) -> None:
+        self._tell_starters(group, why)
         self._aside.append(group)
         if self._aside_task is None and not self._is_closed:
             self._aside_task = self._loop.create_task(
@@ -221,7 +221,7 @@ class Flusher:
                     await self._flush(one)
                 return
             if isinstance(error, DatabaseBusy):
-                self._set_aside(group)
+                self._set_aside(group, error)
                 return
             logger.exception("The database refused to record run %r.", group.name)
             self._loop.call_soon(_refuse, group, error, context=self._context)
@@ -242,7 +242,7 @@ class Flusher:
                     logger.warning(
                         "The database does not answer; trying on until it does or the lease is over: %s", error
                     )
-                self._tell_starters(group)
+                self._tell_starters(group, error)
             group.is_repeated = True
             if await self._was_written(group, batch):
                 return None
@@ -258,13 +258,13 @@ class Flusher:
         while True:
             try:
                 return await self._database.run(lambda: store.flushed(lease, batch), patience=_PATIENCE)
-            except DatabaseUnavailable:
-                self._tell_starters(group)
+            except DatabaseUnavailable as error:
+                self._tell_starters(group, error)
                 await asyncio.sleep(_LONGEST_PAUSE)
 
-    def _tell_starters(self, group: _Group) -> None:
+    def _tell_starters(self, group: _Group, why: DatabaseUnavailable) -> None:
         for starter in (*group.starters, *self._starters):
-            _tell(starter.unanswered)
+            _tell(starter.unanswered, why)
 
 
 def _deliver(group: _Group, outcome: FlushOutcome | None) -> None:

@@ -63,13 +63,13 @@ class Start:
         self._origin.start_ended(self.run.id, is_stray=True)
         self._ask()
 
-    def unanswered(self) -> None:
+    def unanswered(self, why: DatabaseUnavailable) -> None:
         """The database does not answer. The caller does not wait for ever; the start goes on being tried."""
         if self._place.loop.time() - self._at > _PATIENCE and not self.outcome.done():
             self.outcome.set_exception(
                 DatabaseUnavailable(
                     f"The database did not answer for {_PATIENCE:.0f} s. Whether run {self.run.id!r} is started is not "
-                    "known; start it again with the same id to find out."
+                    f"known; start it again with the same id to find out. The last answer: {why}"
                 )
             )
 

@@ -53,7 +53,7 @@ class Starts:
     def unsure(self) -> None:
         self.told.append("unsure")
 
-    def unanswered(self) -> None:
+    def unanswered(self, why: DatabaseUnavailable) -> None:
         self.told.append("unanswered")
 
 

@@ -241,7 +241,7 @@ class _Attempts:
         spent = f"for {self._patience:g} s: {_told(error)}"
         if trouble is Trouble.LOST:
             return DatabaseUnavailable(f"The database could not be reached {spent}")
-        return DatabaseBusy(f"Other transactions were in the way {spent}")
+        return DatabaseBusy(f"{self._dialect.in_the_way} {spent}")
 
 
 def _cause(error: Exception) -> BaseException:

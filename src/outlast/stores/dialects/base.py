@@ -53,6 +53,9 @@ class Dialect(ABC):
     has_transactional_ddl: ClassVar[bool] = True
     """A migration that fails leaves nothing. Where each definition commits by itself, it is one that can be repeated."""
 
+    in_the_way: ClassVar[str] = "Other transactions were in the way"
+    """What a caller is told who gave up waiting for others."""
+
     @abstractmethod
     def now(self) -> ColumnElement[int]:
         """Return the database's clock in microseconds: one value within a statement, never one from before a wait for

@@ -31,6 +31,10 @@ class SQLite(Dialect):
     name: ClassVar[str] = "sqlite"
     has_schemas: ClassVar[bool] = False
     has_arrays: ClassVar[bool] = False
+    in_the_way: ClassVar[str] = (
+        "Another transaction holds the SQLite file's one write lock. If it is yours, around this call, pass it as tx=, or end "
+        "it first. It was in the way"
+    )
 
     def now(self) -> ColumnElement[int]:
         # SQLite's own clock has milliseconds at best; this is evaluated when the statement is executed.
