@@ -1,0 +1,167 @@
+"""Wrong settings are told by `manage.py check`, each with what to write instead, and by the first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.db import connection
+from django.test import override_settings
+
+from outlast import DefinitionError, Retry, WorkerOptions
+from outlast.integrations.django import app
+from outlast.integrations.django.conf import read_config
+from outlast.integrations.django.location import url_of
+from support.fix_django import Site, connected_to
+
+POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"}
+
+pytestmark = pytest.mark.usefixtures("django_site")
+
+
+def told(*, databases: list[str] | None = None) -> dict[str, str]:
+    """What the checks say of outlast, by their ids."""
+    found = [check for check in run_checks(databases=databases) if str(check.id).startswith("outlast.")]
+    return {str(check.id): f"{check.msg} {check.hint}" for check in found}
+
+
+@pytest.mark.parametrize(
+    "setting, id, words",
+    [
+        (["default"], "outlast.E001", "It is a dict"),
+        ({"DATABSE": "default"}, "outlast.E002", "Did you mean 'DATABASE'"),
+        ({"colour": "red"}, "outlast.E002", "Its keys are DATABASE, SCHEMA"),
+        ({"DATABASE": "other"}, "outlast.E003", "It names one of DATABASES: 'default'"),
+        ({"SCHEMA": "Out last"}, "outlast.E003", "1 to 40 characters"),
+        ({"SCHEMA": None}, "outlast.E003", "It is a name"),
+        ({"WORKFLOWS": "shop.processes"}, "outlast.E003", "It is a list of modules"),
+        ({"WORKER": {"lease": "soon"}}, "outlast.E003", "lease"),
+        ({"WORKER": {"colour": "red"}}, "outlast.E003", "'colour': see outlast.WorkerOptions"),
+        ({"WORKER": 4}, "outlast.E003", "a dict of the options of WorkerOptions"),
+        ({"RETRY": {"attempts": 0}}, "outlast.E003", "from 1"),
+        ({"MIGRATE": "yes"}, "outlast.E003", "True or False"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_what_to_write(setting: Any, id: str, words: str) -> None:
+    with override_settings(OUTLAST=setting):
+        assert words in told()[id]
+        with pytest.raises(ImproperlyConfigured, match="OUTLAST"):
+            app.blocking.list()
+
+
+def test_every_option_is_read() -> None:
+    setting = {
+        "DATABASE": "default",
+        "SCHEMA": "flows",
+        "WORKFLOWS": ["support.django_orders.workflows"],
+        "WORKER": {"CONCURRENCY": 4, "lease": "10s"},
+        "RETRY": Retry(attempts=7),
+        "MIGRATE": True,
+    }
+    with override_settings(OUTLAST=setting):
+        config = read_config()
+        assert app.blocking.list().runs == ()  # MIGRATE makes the tables.
+
+    assert config.worker == WorkerOptions(concurrency=4, lease="10s")
+    assert config.retry.attempts == 7
+    assert any("flows" in name for name in _all_tables())
+
+
+def _all_tables() -> list[str]:
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("select name from sqlite_master")
+        else:
+            cursor.execute("select table_schema from information_schema.tables")
+        return [str(row[0]) for row in cursor.fetchall()]
+
+
+def test_workflows_are_found_by_their_module_and_one_declared_twice_is_told() -> None:
+    assert "fulfil" in {workflow.name for workflow in app._catalog}
+
+    with override_settings(OUTLAST={"WORKFLOWS": ["support.django_orders.twice"]}):
+        assert "Two workflows are registered as 'fulfil'" in told()["outlast.E005"]
+        with pytest.raises(DefinitionError):
+            app.blocking.list()
+    with override_settings(OUTLAST={"WORKFLOWS": ["support.django_orders.missing"]}):
+        assert "No module named" in told()["outlast.E005"]
+
+
+def test_a_database_without_a_store_is_told() -> None:
+    with connected_to({"default": {"ENGINE": "django.db.backends.dummy"}}):
+        assert "no store on unknown" in told()["outlast.E004"]
+
+
+def test_sqlite_is_told_to_begin_with_a_lock(django_site: Site) -> None:
+    entry = dict(connection.settings_dict)
+    is_warned = "outlast.W001" in told()
+    entry["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
+    with connected_to({"default": entry if django_site.database == "sqlite" else POSTGRESQL}):
+        is_warned_still = "outlast.W001" in told()
+
+    import django
+
+    assert is_warned == (django_site.database == "sqlite" and django.VERSION >= (5, 1))
+    assert not is_warned_still
+
+
+def test_a_stricter_isolation_is_told_before_a_signal_is_refused() -> None:
+    with connected_to({"default": POSTGRESQL | {"OPTIONS": {"isolation_level": 3}}}):
+        assert "READ COMMITTED" in told()["outlast.W003"]
+    with connected_to({"default": POSTGRESQL | {"OPTIONS": {"isolation_level": 2}}}):
+        assert told() == {}
+
+
+def test_the_server_is_asked_when_checks_may_connect(django_site: Site) -> None:
+    if django_site.database == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("alter role current_user set default_transaction_isolation = 'serializable'")
+        connection.close()
+        try:
+            assert "read committed" in told(databases=["default"])["outlast.E006"]
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("alter role current_user reset default_transaction_isolation")
+            connection.close()
+    assert "outlast.E006" not in told(databases=["default"])
+
+
+@pytest.mark.parametrize(
+    "entry, url",
+    [
+        ({"NAME": "shop"}, "postgresql:///shop"),
+        (
+            {"NAME": "shop", "USER": "ada", "PASSWORD": "p@ss/word", "HOST": "db", "PORT": "5433"},
+            "postgresql://ada:p%40ss%2Fword@db:5433/shop",
+        ),
+        ({"NAME": "shop", "HOST": "/run/postgresql"}, "postgresql:///shop?host=%2Frun%2Fpostgresql"),
+        (
+            {"NAME": "shop", "OPTIONS": {"sslmode": "require", "isolation_level": 2, "assume_role": "app"}},
+            "postgresql:///shop?options=-c+role%3Dapp&sslmode=require",
+        ),
+    ],
+)
+def test_a_workers_connections_go_where_djangos_go(entry: dict[str, Any], url: str) -> None:
+    with connected_to({"default": POSTGRESQL | entry}):
+        assert url_of("default").render_as_string(hide_password=False) == url
+
+
+def test_a_worker_needs_a_database_that_others_find() -> None:
+    with connected_to({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}):
+        with pytest.raises(ImproperlyConfigured, match="A worker needs a file"):
+            url_of("default")
+        app.forget()
+        app.blocking.migrate()
+        assert app.blocking.list().runs == ()
+
+
+def test_an_app_that_nobody_uses_reads_nothing() -> None:
+    with override_settings(OUTLAST={"DATABASE": "other"}):
+        assert "not used yet" in repr(app)
+
+
+def test_django_finds_nothing_wrong_with_the_project_itself() -> None:
+    call_command("check")
