@@ -36,6 +36,7 @@ print("found", Order.objects.count(), len(app.blocking.list().runs))
 @pytest.mark.parametrize("moment, found", [("before", "found 0 0"), ("after", "found 1 1")])
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_an_order_and_its_run_survive_a_death_together_or_not_at_all(
+    *,
     database: str,
     moment: str,
     found: str,
