@@ -8,7 +8,7 @@
     confirm    where it is not certain what became of that, the journal is asked
 
 Until the grant an attempt can be interrupted like any other, and rolls back. After it nothing is interrupted: only the
-database decides. Held by tests/faults/test_transactional_steps.py.
+database decides. Held by tests/faults/test_interrupted_transactions.py.
 """
 
 from __future__ import annotations
