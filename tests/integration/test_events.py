@@ -317,12 +317,11 @@ def test_a_mapping_on_what_is_no_workflow_is_refused_at_start_up() -> None:
         Outlast("sqlite://", workflows=[plain])
 
 
-async def test_an_input_of_another_type_is_refused_when_the_app_opens() -> None:
+def test_an_input_of_another_type_is_refused_at_start_up() -> None:
     @starts_on(OrderPlaced, id=run_of)
     @workflow("wants-text")
     class WantsText:
         async def run(self, ctx: Context, order: str) -> None: ...
 
     with pytest.raises(DefinitionError, match="the workflow's input is str; the event itself is OrderPlaced"):
-        async with Outlast("sqlite://", workflows=[WantsText]):
-            pass
+        Outlast("sqlite://", workflows=[WantsText])

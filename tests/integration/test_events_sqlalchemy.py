@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
-from outlast import DefinitionError, InvalidArgument, Outlast, RunIdConflict, WrongColour
+from outlast import DefinitionError, InvalidArgument, Outlast, RunIdConflict, WorkerOptions, WrongColour
 from outlast.integrations.events_sqlalchemy import publish_on_commit
 from support.callers import awaiting_engine, blocking_engine
 from support.programs.publishing import OrderDelivered, OrderPlaced, delivered, fulfil, make_app
@@ -96,10 +96,12 @@ def colour(request: pytest.FixtureRequest) -> Any:
 
 
 @asynccontextmanager
-async def world(url: str, colour: Any) -> AsyncGenerator[tuple[Outlast, Transact], None]:
+async def world(
+    url: str, colour: Any, *, worker: bool | WorkerOptions = False
+) -> AsyncGenerator[tuple[Outlast, Transact], None]:
     engine = blocking_engine(url)
     Base.metadata.create_all(engine)
-    app = make_app(url)
+    app = make_app(url, worker=worker)
     engine.dispose()
     try:
         async with app, colour(url, app) as transact:
@@ -137,6 +139,14 @@ async def test_what_objects_record_is_published_with_the_rows(shared_database_ur
 
         assert await app.result("order-7", timeout="0s") == "7 by p-1"
         assert orders(shared_database_url) == 1
+
+
+async def test_the_commit_wakes_the_worker(shared_database_url: str, colour: Any) -> None:
+    """The worker's own look is an hour away."""
+    async with world(shared_database_url, colour, worker=WorkerOptions(poll="1h")) as (app, transact):
+        await transact(lambda session: session.add(Order.place("7")))
+
+        assert await app.result("thanks-7", timeout="20s") == "thanks for 7"
 
 
 async def test_what_is_rolled_back_is_not_published(shared_database_url: str, colour: Any) -> None:
@@ -345,9 +355,10 @@ async def test_a_session_that_is_not_awaited_publishes_where_no_loop_runs(shared
     async with world(shared_database_url, blocking) as (app, _):
         sessions = sessionmaker(engine)
         publish_on_commit(app, sessions, of=Order, events=Order.pulled)
-        with pytest.raises(WrongColour), sessions.begin() as session:
+        with pytest.raises(WrongColour) as refused, sessions.begin() as session:
             session.add(Order.place("7"))
 
+        assert "called by the commit of a Session" in refused.value.__notes__[0]
         assert await written(app) == []
     engine.dispose()
 

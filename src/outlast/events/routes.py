@@ -82,7 +82,7 @@ class Routes:
     """The mappings of the workflows that an application registered. Built once; safe from any thread."""
 
     def __init__(self, workflows: Iterable[tuple[Workflow[Any, Any], Sequence[Mapping]]]) -> None:
-        """Raises DefinitionError for an event that one workflow maps twice."""
+        """Raises DefinitionError for an event that one workflow maps twice, and for an input of another type."""
         self._starts: dict[str, dict[int, dict[type, _Mapped[StartsOn]]]] = {}
         self._signals: list[dict[type, _Mapped[SignalsOn]]] = []
         for workflow, mappings in workflows:
@@ -90,6 +90,7 @@ class Routes:
             self._starts.setdefault(workflow.name, {})[workflow.version] = starts
             self._signals.append(_by_event(workflow, [one for one in mappings if isinstance(one, SignalsOn)]))
         self._routes: dict[type, Route] = {}
+        self.check_types(must_be_found=False)
 
     def route(self, event: type) -> Route:
         """Return what an event of this very type does."""
@@ -104,12 +105,15 @@ class Routes:
         starts = (event for versions in self._starts.values() for event in versions[max(versions)])
         return frozenset(starts) | frozenset(event for by_event in self._signals for event in by_event)
 
-    def check_types(self) -> None:
-        """Raise DefinitionError for an event that starts a workflow with an input of another type."""
+    def check_types(self, *, must_be_found: bool = True) -> None:
+        """Raise DefinitionError for an event that starts a workflow with an input of another type.
+
+        must_be_found: and for a type that cannot be looked up. While modules are imported one may stand further down.
+        """
         for versions in self._starts.values():
             for starts in versions.values():
                 for mapped in starts.values():
-                    _check_input(mapped)
+                    _check_input(mapped, must_be_found=must_be_found)
 
     def _found(self, event: type) -> Route:
         starts: list[_Mapped[StartsOn]] = []
@@ -200,14 +204,19 @@ def _same_payload(made: PlannedSignal, sent: PlannedSignal) -> bool:
     return sent.signal.shape.same(first, second)
 
 
-def _check_input(mapped: _Mapped[StartsOn]) -> None:
+def _check_input(mapped: _Mapped[StartsOn], *, must_be_found: bool) -> None:
     mapping, workflow = mapped.mapping, mapped.workflow
     if not workflow.has_input:
         if mapping.input is not None:
             raise DefinitionError(f"{mapped} makes an input, but the workflow takes none.")
         return
+    try:
+        wanted = workflow.input_shape.annotation
+    except DefinitionError:
+        if must_be_found:
+            raise
+        return
     given = mapping.event if mapping.input is None else signatures.result_type(mapping.input)
-    wanted = workflow.input_shape.annotation
     if not fits(given, wanted):
         made = "the event itself" if mapping.input is None else "what input= returns"
         raise DefinitionError(

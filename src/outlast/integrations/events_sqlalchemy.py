@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, SessionTransaction, UOWTransaction
 from sqlalchemy.util import await_only
 
 from outlast.app import Outlast
-from outlast.errors import InvalidArgument
+from outlast.errors import InvalidArgument, WrongColour
 
 T = TypeVar("T")
 Pull: TypeAlias = Callable[[Any], Iterable[object]]
@@ -119,10 +119,16 @@ class _Recorded:
 
     def _publish(self, session: Session, recorded: list[object]) -> None:
         awaiting = _awaiting_session(session)
-        if awaiting is None:
-            self._app.blocking.publish(*recorded, tx=session)
-        else:
+        if awaiting is not None:
             await_only(self._app.publish(*recorded, tx=awaiting))
+            return
+        try:
+            self._app.blocking.publish(*recorded, tx=session)
+        except WrongColour as error:
+            error.add_note(
+                "It was called by the commit of a Session. Commit that on a thread without a loop, or use an AsyncSession."
+            )
+            raise
 
     def _collect(self, session: Session, objects: Iterable[object], inside: SessionTransaction | None) -> None:
         if inside is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -236,17 +238,32 @@ def make_text(event: Placed) -> str:
     return event.order
 
 
-def test_an_input_of_another_type_is_found_when_types_are_looked_up() -> None:
-    event_itself = routes(flow("wants-text", starts_on(Placed, id=by_order), takes=str))
-    another = routes(flow("wants-number", starts_on(Placed, id=by_order, input=make_text), takes=int))
-    needless = routes(flow("wants-nothing", starts_on(Placed, id=by_order, input=make_text), takes=None))
-
+def test_an_input_of_another_type_is_refused() -> None:
     with pytest.raises(DefinitionError, match="the workflow's input is str; the event itself is Placed"):
-        event_itself.check_types()
+        routes(flow("wants-text", starts_on(Placed, id=by_order), takes=str))
     with pytest.raises(DefinitionError, match="the workflow's input is int; what input= returns is str"):
-        another.check_types()
+        routes(flow("wants-number", starts_on(Placed, id=by_order, input=make_text), takes=int))
     with pytest.raises(DefinitionError, match="makes an input, but the workflow takes none"):
-        needless.check_types()
+        routes(flow("wants-nothing", starts_on(Placed, id=by_order, input=make_text), takes=None))
+
+
+def test_an_input_whose_type_stands_further_down_is_judged_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("further_down")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(  # a module in the middle of its import
+        "from __future__ import annotations\n"
+        "from outlast import workflow\n"
+        "@workflow('early')\n"
+        "async def early(ctx, value: Late) -> None: ...\n",
+        vars(module),
+    )
+    found = routes(starts_on(Placed, id=by_order)(vars(module)["early"]))
+
+    with pytest.raises(DefinitionError, match="the type 'Late' cannot be found"):
+        found.check_types()
+    vars(module)["Late"] = str
+    with pytest.raises(DefinitionError, match="the workflow's input is str; the event itself is Placed"):
+        found.check_types()
 
 
 def test_inputs_that_fit_or_cannot_be_judged_are_taken() -> None:
