@@ -11,8 +11,19 @@ from asgiref.sync import async_to_sync
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
-from outlast import IsolationRefused, NotATransaction, Outlast, RunIdConflict, SchemaBehind, Status, WrongColour
+from outlast import (
+    InvalidArgument,
+    IsolationRefused,
+    NotATransaction,
+    Outlast,
+    ResultTimeout,
+    RunIdConflict,
+    SchemaBehind,
+    Status,
+    WrongColour,
+)
 from outlast.integrations.django import APART, app
+from outlast.integrations.django.testing import drain
 from support.fix_django import Site
 
 pytestmark = pytest.mark.usefixtures("django_outlast")
@@ -180,6 +191,19 @@ def test_apart_from_the_block_a_run_stays_when_the_block_goes() -> None:
         raise Undone
 
     assert runs() == {"o-1"}
+
+
+def test_a_block_does_not_wait_for_a_run_that_waits_for_it() -> None:
+    with transaction.atomic():
+        order_and_start("o-1")
+        with pytest.raises(InvalidArgument, match="after the block"):
+            app.blocking.result("o-1")
+        with pytest.raises(ResultTimeout):
+            app.blocking.result("o-1", timeout="1ms")
+    drain()
+
+    with transaction.atomic():
+        assert app.blocking.result("o-1") == 2
 
 
 def test_autocommit_switched_off_is_a_transaction_too() -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 
 from outlast.client.access import Access
 from outlast.client.blocking import BlockingClient
@@ -17,9 +18,10 @@ from outlast.client.client import Client
 from outlast.client.grouping import Grouped
 from outlast.client.publishing import Publishing
 from outlast.engine.eventloop import WorkflowLoop
-from outlast.errors import SchemaBehind
+from outlast.errors import InvalidArgument, SchemaBehind
 from outlast.integrations.django.database import DjangoDatabase
-from outlast.integrations.django.transactions import APART, joined
+from outlast.integrations.django.transactions import APART, is_open, joined
+from outlast.model.durations import Duration
 from outlast.model.ids import RunId
 from outlast.ports.store import StartOutcome
 
@@ -88,6 +90,17 @@ class DjangoBlockingClient(BlockingClient):
     def _perform(self, verb: str, call: Call[R, T], tx: object = None) -> T:
         self._access.refuse_in_loop(verb)
         return super()._perform(verb, call, joined(self._alias, tx))
+
+    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+        if timeout is None and is_open(connections[self._alias]):
+            known = self._look(run_id)
+            if known is not None and not known.status.is_terminal:
+                raise InvalidArgument(
+                    f"result() of run {run_id!r} was called inside of transaction.atomic(), which may be what the run waits "
+                    "for: it begins, and is signalled, when the block is left. Call result() after the block, or with a "
+                    "timeout."
+                )
+        return super()._result_of(run_id, workflow, timeout)
 
 
 class DjangoClient(Client):

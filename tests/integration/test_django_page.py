@@ -1,0 +1,44 @@
+"""The page about Django, laid out as the project that it describes: its blocks are files, named in their first line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from support.processes import ROOT, StartProcess
+
+PAGE = ROOT / "docs" / "how-to" / "django.md"
+FILE = re.compile(r"```py\n# (?P<path>\S+)\n(?P<code>.*?)```", re.DOTALL)
+MANAGE = """
+import os, sys
+from django.core.management import execute_from_command_line
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
+execute_from_command_line(sys.argv)
+"""
+
+
+def test_the_project_of_the_page_works(tmp_path: Path, start_process: StartProcess) -> None:
+    for found in FILE.finditer(PAGE.read_text()):
+        file = tmp_path / found["path"]
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        file.write_text(found["code"])
+    (tmp_path / "manage.py").write_text(MANAGE)
+
+    for arguments, said in [
+        (["makemigrations", "shop"], "Create model Order"),
+        (["check"], ""),
+        (["migrate"], "Applying outlast.0001_initial... OK"),
+        (["makemigrations", "--check"], "No changes detected"),
+        (["outlast_migrate"], "up to date already"),
+        (["outlast_status"], "up to date"),
+        (["test", "shop"], "Ran 1 test"),
+    ]:
+        done = start_process("-W", "error", str(tmp_path / "manage.py"), *arguments, cwd=tmp_path)
+        assert done.wait(timeout=60) == 0, done.output
+        assert said in done.output
+    worker = start_process("-W", "error", str(tmp_path / "manage.py"), "outlast_worker", cwd=tmp_path)
+    worker.wait_for("works in process")
+    worker.terminate()
+    assert worker.wait() == 0, worker.output
