@@ -20,7 +20,7 @@ from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.client.publisher import Publisher
 from outlast.client.publishing import Publishing
-from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, workflow_of
+from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone, Workflow, listed, workflow_of
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.events.mappings import mappings_of
 from outlast.events.routes import Routes
@@ -99,7 +99,7 @@ class Outlast(Publisher):
         transactions: object = None,
         connections: ConnectionOptions = _CONNECTIONS,
     ) -> None:
-        registered = [(_executable(declared), declared) for declared in workflows]
+        registered = [(_executable(declared), declared) for declared in listed(workflows)]
         for known, _ in registered:
             known.check_storable()
         self._catalog = Catalog(workflow for workflow, _ in registered)

@@ -167,7 +167,10 @@ class RunNotFound(OutlastError, LookupError):
     """No run has that id."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"There is no run {run_id!r}. It was never started here, or its start was rolled back.")
+        super().__init__(
+            f"There is no run {run_id!r}. It was never started here, its start was rolled back, or the transaction that "
+            "starts it (tx=) is not committed yet."
+        )
         self.run_id = run_id
 
 

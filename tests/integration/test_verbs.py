@@ -15,6 +15,7 @@ import pytest
 from outlast import (
     CompensationContext,
     Context,
+    DefinitionError,
     InvalidArgument,
     InvalidName,
     NonRetryable,
@@ -129,8 +130,11 @@ async def test_a_run_that_is_known_by_its_id_gives_its_result(database_url: str)
 
         known = app.handle(greet, "g")
         assert (known.id, known.workflow, repr(known)) == ("g", "greet", "KnownRun('g', 'greet')")
-        with pytest.raises(RunNotFound):
+        with pytest.raises(RunNotFound, match=r"\(tx=\) is not committed yet"):
             await known.result()
+        unfit: Any = price_with_tax
+        with pytest.raises(DefinitionError, match="<Step 'price_with_tax'> is not a workflow but a step"):
+            await app.start(unfit, "Ada")
         await app.start(greet, "Ada", id="g")
         await app.start(refuse, id="r")
         await app.start(wait, "Ada", id="w")

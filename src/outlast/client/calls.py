@@ -19,7 +19,7 @@ from outlast.client.identity import Ids, derived
 from outlast.client.paging import cursor_after, position_after
 from outlast.client.results import result_of
 from outlast.client.views import run_view
-from outlast.engine.definition import Workflow, workflow_of
+from outlast.engine.definition import Workflow, is_declared, no_workflow, workflow_of
 from outlast.engine.frames import current_step
 from outlast.errors import (
     Failure,
@@ -304,10 +304,11 @@ def _name_of(workflow: object) -> str:
     """Return the name of what `@workflow` made, of an instance of a class it stands on, or the name itself."""
     if isinstance(workflow, str):
         return workflow
+    if not is_declared(workflow):
+        raise no_workflow(workflow)
     # An instance would only be bound: its class knows the name.
-    if not isinstance(workflow, Workflow | type):
-        workflow = type(workflow)
-    return workflow_of(cast("object", workflow)).name
+    declared = cast("object", workflow if isinstance(workflow, Workflow | type) else type(workflow))
+    return workflow_of(declared).name
 
 
 def _signal(sent: object) -> Signal[Any]:

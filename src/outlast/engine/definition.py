@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast, overload
 
 from outlast.engine import plain, signatures
 from outlast.engine.context import Context
 from outlast.engine.plain import BlockingContext
+from outlast.engine.step import Step
+from outlast.engine.transactional import TransactionalStep
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
@@ -94,6 +96,14 @@ class Workflow(Generic[I_contra, O_co]):
             return plain.begun(self.function, *self._bound, plain.BlockingContext(ctx), *given)
         coroutine: Coroutine[Any, Any, O_co] = self.function(*self._bound, ctx, *given)
         return coroutine
+
+    if not TYPE_CHECKING:  # For those who check types a workflow is not callable at all.
+
+        def __call__(self, *_args: object, **_options: object) -> NoReturn:
+            raise TypeError(
+                f"Workflow {self.name!r} is not called: `await app.start({signatures.name_of(self.function)}, ...)` starts a "
+                "run of it, and `app.blocking.start(...)` does in code that does not await."
+            )
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name!r} version {self.version}>"
@@ -217,8 +227,27 @@ def workflow_of(declared: object) -> Workflow[Any, Any]:
         return declared  # pyright: ignore[reportUnknownVariableType]  of whatever types
     found: Workflow[Any, Any] | None = getattr(declared, _DECLARED, None)
     if found is None:
-        raise DefinitionError(f"{declared!r} is not a workflow: declare it with @workflow('its-name').")
+        raise no_workflow(declared)
     return found if isinstance(declared, type) else found.bind(declared)
+
+
+def no_workflow(value: object) -> DefinitionError:
+    """Return the error for what is no workflow."""
+    if isinstance(value, Step | TransactionalStep):
+        return DefinitionError(f"{value!r} is not a workflow but a step. A workflow calls it, and can be started.")
+    return DefinitionError(f"{value!r} is not a workflow: declare it with @workflow('its-name').")
+
+
+def is_declared(value: object) -> bool:
+    """Tell whether this function, class or instance was declared as a workflow."""
+    return isinstance(value, Workflow) or hasattr(value, _DECLARED)
+
+
+def listed(workflows: Iterable[object]) -> Iterable[object]:
+    """Refuse one workflow, or what holds none, in the place of a list of them."""
+    if is_declared(workflows) or isinstance(workflows, str) or not isinstance(workflows, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+        raise DefinitionError(f"Outlast(workflows=...) takes a list: write workflows=[...] around {workflows!r}.")
+    return workflows
 
 
 def _check(name: str, code: object, *, is_method: bool) -> None:

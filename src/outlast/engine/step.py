@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 PLAIN: Final = StepOptions()
 _UNUSED: Final = Retry()
+_OF_WORKFLOWS: Final = ("outlast.engine.context", "outlast.engine.plain")
+"""The modules of the contexts that workflow code is given."""
 
 
 class StepChoices(TypedDict, total=False):
@@ -274,14 +276,22 @@ def _declared(
     if isinstance(function, Step):
         raise DefinitionError(f"{function!r} is a step already.")
     given = step_name(function, name, "step")
-    check_result(given, function, local)
+    check_types(given, function, local)
     return Step(StepDefinition(function, options, local), given)
 
 
-def check_result(name: str, function: Callable[..., Any], local: Mapping[str, Any] | None) -> None:
-    """Refuse a result that can never be stored, where its type is known already; else the first use does."""
+def check_types(name: str, function: Callable[..., Any], local: Mapping[str, Any] | None) -> None:
+    """Refuse a result that can never be stored, where its type is known already (else the first use does), and a workflow's
+    context among the parameters."""
     result = signatures.result_type(function, local)
     check_storable(f"the result of step {name!r}", result, is_declared=False)
+    hints = signatures.type_hints(function, local)
+    for parameter in signatures.positional(function):
+        if getattr(hints.get(parameter.name), "__module__", "") in _OF_WORKFLOWS:
+            raise DefinitionError(
+                f"Step {name!r} takes a workflow's context as {parameter.name!r}, which no step may use: annotate it with "
+                "StepContext for the step's own, or leave it out and pass what the step needs of the run as arguments."
+            )
 
 
 def step_name(function: Callable[..., Any], name: str | None, decorator: str) -> str:

@@ -12,7 +12,7 @@ from outlast.engine.step import (
     StepChoices,
     StepDefinition,
     called_alone,
-    check_result,
+    check_types,
     context_position,
     step_name,
     step_options,
@@ -198,7 +198,7 @@ def transactional_step(
         if isinstance(function, Step | TransactionalStep):
             raise DefinitionError(f"{function!r} is a step already.")
         given = step_name(function, name, "transactional_step")
-        check_result(given, function, local)
+        check_types(given, function, local)
         made = TransactionalStep[Any, Any, Any](
             StepDefinition(function, step_options(None, **options), local, leading=1), given
         )

@@ -22,7 +22,7 @@ from outlast import (
     workflow,
 )
 from outlast.engine.decision import Finished
-from outlast.engine.definition import workflow_of
+from outlast.engine.definition import listed, workflow_of
 from outlast.model.run import Status
 from support.replaying import Rehearsal, ended
 
@@ -275,7 +275,37 @@ def test_a_timeout_is_longer_than_nothing(timeout: Any) -> None:
 async def a_step() -> None: ...
 
 
-@pytest.mark.parametrize("declared", [plain, NoRun, NoRun(), "order", None, a_step])
+@pytest.mark.parametrize("declared", [plain, NoRun, NoRun(), "order", None])
 def test_what_was_not_declared_is_no_workflow(declared: object) -> None:
     with pytest.raises(DefinitionError, match="is not a workflow: declare it with @workflow"):
         workflow_of(declared)
+
+
+def test_a_workflow_that_is_called_says_what_starts_it() -> None:
+    @workflow("greet")
+    async def greet(ctx: Context, name: str) -> str:
+        return name
+
+    called: Any = greet
+    with pytest.raises(TypeError, match=r"Workflow 'greet' is not called: `await app\.start\(greet, \.\.\.\)`"):
+        called("Ada")
+
+
+def test_one_workflow_in_the_place_of_a_list_is_refused() -> None:
+    @workflow("alone")
+    async def alone(ctx: Context) -> None: ...
+
+    @workflow("class")
+    class OnClass:
+        async def run(self, ctx: Context) -> None: ...
+
+    for one in (alone, OnClass, OnClass(), "alone", 5):
+        given: Any = one
+        with pytest.raises(DefinitionError, match=r"takes a list: write workflows=\[\.\.\.\] around"):
+            listed(given)
+    assert listed([alone]) == [alone]
+
+
+def test_a_step_is_not_taken_for_a_workflow() -> None:
+    with pytest.raises(DefinitionError, match="<Step 'a_step'> is not a workflow but a step"):
+        workflow_of(a_step)

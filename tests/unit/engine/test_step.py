@@ -13,6 +13,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from outlast import (
+    BlockingContext,
     CompensationContext,
     Context,
     DefinitionError,
@@ -432,3 +433,14 @@ def test_a_result_comes_back_as_the_type_that_the_function_names() -> None:
 
     assert [record.payload for record in run.journal[:3]] == ['{"cents":1}', '{"cents":2}', '{"cents":2}']
     assert ended(types) == ["Money 1", "Money 2", "Money 2", "Money 4"]
+
+
+def test_a_workflows_context_among_the_parameters_is_refused() -> None:
+    async def charge(ctx: Context, order: str) -> None: ...
+
+    def refund(order: str, ctx: BlockingContext) -> None: ...
+
+    with pytest.raises(DefinitionError, match=r"Step 'charge' takes a workflow's context as 'ctx'.*StepContext"):
+        step(charge)
+    with pytest.raises(DefinitionError, match="Step 'refund' takes a workflow's context as 'ctx'"):
+        step(refund)

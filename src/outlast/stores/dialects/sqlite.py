@@ -32,8 +32,8 @@ class SQLite(Dialect):
     has_schemas: ClassVar[bool] = False
     has_arrays: ClassVar[bool] = False
     in_the_way: ClassVar[str] = (
-        "Another transaction holds the SQLite file's one write lock. If it is yours, around this call, pass it as tx=, or end "
-        "it first. It was in the way"
+        "Another transaction holds the SQLite file's one write lock. If it is yours, around this call, pass it as tx=, or "
+        "end it first. It was in the way"
     )
 
     def now(self) -> ColumnElement[int]:
