@@ -43,13 +43,14 @@ format: $(READY)  ## format the code and mend what ruff can mend
 unit: $(READY)  ## the quick tests, without a database server: make unit ARGS="-k retry"
 	$(PY) -m pytest -q tests/unit tests/replay tests/house $(ARGS)
 
-test: $(READY)  ## all tests, on SQLite and a private PostgreSQL: make test ARGS="-k claim"
+test: $(READY)  ## all tests, on SQLite and private PostgreSQL, MySQL and MariaDB servers: make test ARGS="-k claim"
 	@$(PY) tools/postgres.py ensure
+	@for server in mysql mariadb; do $(PY) -m tools.$$server ensure || test "$$CI" != true || exit 1; done
 	@$(PY) -m tools.pgbouncer ensure
 	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
-demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql runs it there
-	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)
+demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql, mysql or mariadb
+	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(if $(filter mysql mariadb,$(DB)),$(PY) -m tools.$(DB) run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)
 
 shop: $(READY)  ## the shop example, left running for you to try
 	@$(PY) -m examples.shop

@@ -23,7 +23,15 @@ from examples.shop.report import Checks, heading, say, table
 SHORT = {"SHOP_LEASE": "2s", "SHOP_REVIEW_AFTER": "1s"}
 
 
-DATABASE_HELP = "a new SQLite file (the default), or the empty database that OUTLAST_POSTGRES_URL names"
+DATABASES = {
+    "sqlite": ("", ""),
+    "postgresql": ("OUTLAST_POSTGRES_URL", "postgresql+asyncpg"),
+    "mysql": ("OUTLAST_MYSQL_URL", "mysql+asyncmy"),
+    "mariadb": ("OUTLAST_MARIADB_URL", "mariadb+asyncmy"),
+}
+"""For each the variable that names an empty database, and how SQLAlchemy calls it."""
+
+DATABASE_HELP = "a new SQLite file (the default), or the empty database that OUTLAST_POSTGRES_URL and the like name"
 
 
 class Story:
@@ -139,18 +147,20 @@ def servers(folder: Path, stack: ExitStack, settings: dict[str, str]) -> tuple[S
     return shop, providers
 
 
-def on_postgresql(url: str) -> dict[str, str]:
-    """The settings of a shop on a PostgreSQL database, empty so far."""
-    return {"SHOP_DATABASE_URL": url.replace("://", "+asyncpg://", 1)}
+def on_server(database: str, url: str) -> dict[str, str]:
+    """The settings of a shop on a server's database, empty so far."""
+    _, _, place = url.partition("://")
+    return {"SHOP_DATABASE_URL": f"{DATABASES[database][1]}://{place}"}
 
 
 def main() -> int:
     """Tell the story; return 0 if every check held."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite", help=DATABASE_HELP)
+    parser.add_argument("--database", choices=tuple(DATABASES), default="sqlite", help=DATABASE_HELP)
     settings = dict(SHORT)
-    if parser.parse_args().database == "postgresql":
-        settings |= on_postgresql(os.environ["OUTLAST_POSTGRES_URL"])
+    database: str = parser.parse_args().database
+    if database != "sqlite":
+        settings |= on_server(database, os.environ[DATABASES[database][0]])
     end_in_order_on_sigterm()
 
     checks = Checks()

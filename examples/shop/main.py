@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from secrets import token_hex
+from typing import Any, cast
 
 from fastapi import FastAPI, HTTPException
-from sqlalchemy import update
+from sqlalchemy import CursorResult, update
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from examples.shop.clients import http
@@ -110,4 +111,5 @@ async def _leave_placed(session: AsyncSession, order_id: str, status: OrderStatu
     commit, and what it then asks of the run comes later than what the first one asked.
     """
     still_placed = update(OrderRow).where(OrderRow.id == order_id, OrderRow.status == OrderStatus.PLACED)
-    return await session.scalar(still_placed.values(status=status).returning(OrderRow.id)) is not None
+    changed = cast("CursorResult[Any]", await session.execute(still_placed.values(status=status)))
+    return changed.rowcount == 1

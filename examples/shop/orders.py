@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
-from sqlalchemy import JSON
+from sqlalchemy import JSON, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -73,6 +73,9 @@ class OrderStatus(StrEnum):
 
 class Base(DeclarativeBase):
     """The shop's own tables. Those of outlast are its own affair."""
+
+    # MySQL asks for a length.
+    type_annotation_map: ClassVar[dict[Any, Any]] = {str: String(255)}
 
 
 class OrderRow(Base):

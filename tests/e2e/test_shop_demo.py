@@ -30,13 +30,14 @@ PROMISES = [
 
 
 @pytest.mark.time_limit(180)
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mysql", "mariadb"])
 def test_the_demo_keeps_every_promise_and_cleans_up_behind_itself(
     database: str, tmp_path: Path, start_process: StartProcess, request: pytest.FixtureRequest
 ) -> None:
     environment = {"TMPDIR": str(tmp_path)}
-    if database == "postgresql":
-        environment["OUTLAST_POSTGRES_URL"] = request.getfixturevalue("postgres_url")
+    if database != "sqlite":
+        fixture = "postgres_url" if database == "postgresql" else f"{database}_url"
+        environment[f"OUTLAST_{fixture.upper()}"] = request.getfixturevalue(fixture)
 
     demo = start_process("-m", "examples.shop.demo", "--database", database, env=environment)
 

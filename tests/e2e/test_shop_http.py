@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from examples.shop.demo import on_postgresql, servers
+from examples.shop.demo import on_server, servers
 from examples.shop.orders import Item, Shipment
 from examples.shop.providers import Operation
 from examples.shop.remote import RemoteProviders, RemoteShop
@@ -25,7 +25,7 @@ def both(
     settings = {"SHOP_REVIEW_AFTER": "0s"}
     if request.param == "postgresql":
         server: PrivatePostgres = request.getfixturevalue("postgres")
-        settings |= on_postgresql(server.create_database())
+        settings |= on_server("postgresql", server.create_database())
     with ExitStack() as stack:
         shop, providers = servers(tmp_path_factory.mktemp("shop"), stack, settings)
         yield RemoteShop(shop.http), RemoteProviders(providers.http)
