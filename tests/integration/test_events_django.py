@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import Signal
@@ -17,16 +18,22 @@ from outlast.integrations.events_django import publish_on_signal
 from support.fix_django import Site
 
 
+@pytest.fixture
+def project(django_site: Site) -> Iterator[Outlast]:
+    from outlast.integrations.django import app as of_project
+
+    with override_settings(OUTLAST={"WORKFLOWS": ["support.django_orders.mapped"]}):
+        of_project.blocking.migrate()
+        yield of_project
+        of_project.forget()
+
+
 @pytest.fixture(params=["the project's app", "an app of its own"])
 def app(request: pytest.FixtureRequest, django_site: Site) -> Iterator[Outlast]:
-    from outlast.integrations.django import app as of_project
     from support.django_orders import mapped
 
     if request.param == "the project's app":
-        with override_settings(OUTLAST={"WORKFLOWS": ["support.django_orders.mapped"]}):
-            of_project.blocking.migrate()
-            yield of_project
-            of_project.forget()
+        yield request.getfixturevalue("project")
     else:
         own = Outlast(django_site.url, workflows=[mapped.watch], worker=False)
         own.blocking.migrate()
@@ -134,3 +141,38 @@ def test_a_signal_that_means_no_event_publishes_nothing_and_one_uid_connects_onc
     with transaction.atomic():
         mine.send("shop", order="7")
     assert (said, written(app)) == (["shop", "shop"], ["watch-7"])
+
+
+@pytest.mark.parametrize("awaits", [False, True], ids=["blocking", "awaited"])
+def test_the_projects_app_publishes_in_the_block_without_being_passed_it(project: Outlast, awaits: bool) -> None:
+    from support.django_orders.mapped import OrderGone, OrderSaved, gone
+
+    def publish(*events: object) -> None:
+        if awaits:
+            async_to_sync(project.publish)(*events)
+        else:
+            project.blocking.publish(*events)
+
+    with suppress(Undone), transaction.atomic():
+        publish(OrderSaved("undone"))
+        publish(OrderSaved("undone-too"), OrderGone("undone"))
+        raise Undone
+    with transaction.atomic():
+        publish(OrderSaved("7"))
+    publish(OrderSaved("8"), OrderGone("8"))
+
+    assert written(project) == ["watch-7", "watch-8"]
+    assert project.blocking.signal(gone, "undone", key="undone", id="undone").created
+    assert not project.blocking.signal(gone, "8", key="8", id="8").created
+
+
+def test_the_projects_app_calls_handlers_and_knows_what_it_maps(project: Outlast) -> None:
+    from support.django_orders.mapped import OrderGone, OrderSaved
+
+    told: list[object] = []
+    project.on(OrderSaved)(told.append)
+
+    project.blocking.publish(OrderSaved("7"))
+
+    assert told == [OrderSaved("7")]
+    assert project.mapped_events == {OrderSaved, OrderGone}
