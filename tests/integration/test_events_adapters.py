@@ -72,6 +72,26 @@ async def test_a_wrapped_bus_is_called_as_it_was(database_url: str) -> None:
         assert publish.__name__ == "publish"
 
 
+async def test_a_publisher_of_several_events_writes_them_together(database_url: str) -> None:
+    async with opened(make_app(database_url)) as app:
+        told: list[list[object]] = []
+
+        async def publish_all(events: list[object]) -> None:
+            told.append(events)
+
+        wrapped = wrap_publisher(app, publish_all, events=lambda events: events)
+        wrapped_blocking = wrap_blocking_publisher(app, told.append, events=lambda events: events)
+        await app.start(fulfil, "other", id="order-9")
+
+        await wrapped([OrderPlaced("7"), "nothing maps it", OrderDelivered("7", "p-1")])
+        await asyncio.to_thread(wrapped_blocking, [OrderPlaced("8")])
+        with pytest.raises(RunIdConflict):
+            await wrapped([OrderPlaced("10"), OrderPlaced("9")])
+
+        assert [len(events) for events in told] == [3, 1]
+        assert await written(app) == ["order-7", "order-8", "order-9", "thanks-7", "thanks-8"]
+
+
 async def test_what_cannot_be_written_is_not_told(database_url: str) -> None:
     async with opened(make_app(database_url)) as app:
         await app.start(fulfil, "other", id="order-7")
