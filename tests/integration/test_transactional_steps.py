@@ -150,6 +150,34 @@ async def test_a_function_that_commits_by_itself_fails_for_good_and_has_no_entry
         assert [(entry.name, str(entry.phase)) for entry in details.journal] == [("pay", "failed"), ("$stop", "done")]
 
 
+@pytest.mark.parametrize("where", ["sqlite, sqlite3 of ours", "postgresql, asyncpg of ours", "postgresql, psycopg"])
+async def test_a_transaction_that_was_begun_anew_is_not_the_steps_any_more(
+    where: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The function ends its transaction and begins another one: there is one open, but it is not the one that was given."""
+    database, name = where.split(", ")
+    url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+    async with source_on(url, name) as source:
+        begin = "select 1" if name == "psycopg" else "begin"
+
+        @workflow("shop")
+        async def shop(ctx: Context) -> str:
+            pay = source.step(
+                lambda tx, s: source.pay(tx, "committed"),
+                lambda tx, s: source.commit(tx),
+                lambda tx, s: source.execute(tx, begin),
+                lambda tx, s: source.pay(tx, "afterwards"),
+            )
+            return await ctx.transaction("pay", pay)
+
+        async with app_on(Place(url, source), shop) as app:
+            with pytest.raises(RunFailed, match="committed or rolled back its transaction itself"):
+                await app.start_and_wait(shop, id="o-1", wait="20s")
+
+        assert payments(url) == [("committed", "")]
+        assert Tables(url)("select name, phase from {journal} order by seq") == [("pay", "failed"), ("$stop", "done")]
+
+
 @in_every_place
 async def test_an_error_of_the_database_that_is_swallowed_does_not_commit_half(place: Place) -> None:
     """On PostgreSQL the transaction takes nothing more. On SQLite the statement that failed is taken back alone, and the

@@ -98,8 +98,12 @@ class Place:
         def note(_: Any, s: StepContext) -> None:
             self.attempts.append(s.attempt)
 
-        before = (note,) if first is None else (note, first)
-        pay = source.step(*before, lambda tx, s: source.pay(tx, s.run_id, f"attempt {s.attempt}"), *acts)
+        before: tuple[Callable[..., Any], ...] = (note,) if first is None else (note, first)
+
+        def insert(tx: Any, s: StepContext) -> Any:
+            return source.pay(tx, s.run_id, f"attempt {s.attempt}")
+
+        pay = source.step(*before, insert, *acts)
 
         @workflow("shop")
         async def shop(ctx: Context) -> str:

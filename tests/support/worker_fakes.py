@@ -41,7 +41,7 @@ class FakeStep:
 
     def call(
         self,
-        invoke: Callable[[], Any] = lambda: None,
+        invoke: Callable[..., Any] = lambda: None,
         *,
         is_async: bool = True,
         timeout: timedelta | None = None,
