@@ -117,6 +117,28 @@ def test_each_process_that_gunicorn_forks_from_a_loaded_application_works_by_its
 
 
 @pytest.mark.time_limit(120)
+def test_a_process_that_gunicorn_has_begun_can_work_before_its_first_request(
+    site: Site, folder: Path, start_process: StartProcess, shared_database_url: str
+) -> None:
+    env = environment(shared_database_url, "thread")
+    (folder / "gunicorn.conf.py").write_text(
+        "def post_worker_init(worker):\n    from greetings import outlast\n\n"
+        "    with worker.wsgi.app_context():\n        outlast.start_worker()\n"
+    )
+    migrating = start_process("-m", "flask", "--app", "greetings", "outlast", "migrate", env=env, cwd=folder)
+    assert migrating.wait() == 0, migrating.output
+
+    start_process("-m", "gunicorn", "--bind", f"127.0.0.1:{site.port}", "greetings:create_app()", env=env, cwd=folder)
+
+    tables = Tables(shared_database_url)
+    until(lambda: len(tables("select id from {workers}")) == 1, "the worker to begin without a request")
+    process = site.wait()
+    assert site.greet("Ada") == (process, process)
+    assert len(tables("select id from {workers}")) == 1, "the first request starts no second one"
+    site.close()
+
+
+@pytest.mark.time_limit(120)
 def test_a_worker_in_a_process_of_its_own_executes_what_the_server_starts(
     site: Site, folder: Path, start_process: StartProcess, shared_database_url: str
 ) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, current_app, g
-from sqlalchemy import create_engine, text
-from sqlalchemy.orm import Session
+from flask import Flask, abort, current_app, g
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import create_engine, select, text, update
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from outlast import Context, DefinitionError, InvalidArgument, Outlast, step, workflow
 from outlast.integrations.flask import FlaskOutlast, in_app_context
@@ -51,6 +52,26 @@ async def hello(ctx: Context, name: str) -> str:
 @workflow("keeping")
 async def keeping(ctx: Context) -> list[list[str]]:
     return [await keep("Ada"), await keep.named("again")("Bob"), await keep_awaiting("Cem")]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "orders"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    status: Mapped[str]
+
+
+_ship: list[Callable[[str], Awaitable[None]]] = []
+"""The step of the test that runs: its session is of that test's own."""
+
+
+@workflow("shipping")
+async def shipping(ctx: Context, order: str) -> None:
+    await _ship[0](order)
 
 
 @pytest.fixture
@@ -188,6 +209,45 @@ def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
 
     assert seen == [0, 1]
     engine.dispose()
+
+
+def test_the_session_of_flask_sqlalchemy_joins_in_views_and_works_in_steps(shared_database_url: str) -> None:
+    db = SQLAlchemy(model_class=Base)
+    outlast = FlaskOutlast(lambda flask: Outlast(db.engine, workflows=[shipping]), worker="thread")
+    flask = Flask(__name__)
+    flask.config["SQLALCHEMY_DATABASE_URI"] = shared_database_url.replace("postgresql:", "postgresql+psycopg:")
+    db.init_app(flask)
+    outlast.init_app(flask)
+
+    @step(name="ship")
+    @in_app_context
+    def ship(order: str) -> None:
+        db.session.execute(update(Order).where(Order.id == order).values(status="shipped"))
+        db.session.commit()
+
+    @flask.post("/orders/<order>")
+    def place(order: str) -> str:
+        db.session.add(Order(id=order, status="placed"))
+        outlast.blocking.start(shipping, order, id=order, tx=db.session)
+        if order == "refused":
+            abort(409)
+        db.session.commit()
+        return order
+
+    _ship[:] = [ship]
+    with flask.app_context():
+        db.create_all()
+    client = flask.test_client()
+    assert [client.post(f"/orders/{order}").status_code for order in ("o-1", "refused", "o-2")] == [200, 409, 200]
+    with flask.app_context():
+        for order in ("o-1", "o-2"):
+            outlast.blocking.result(order, timeout="20s")
+        assert outlast.blocking.get("refused") is None
+        found = db.session.scalars(select(Order).order_by(Order.id)).all()
+        assert [(order.id, order.status) for order in found] == [("o-1", "shipped"), ("o-2", "shipped")]
+        outlast.close()
+        db.session.remove()
+        db.engine.dispose()
 
 
 def test_the_commands_see_to_the_tables(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 import os
 import threading
 import weakref
@@ -87,7 +88,7 @@ class FlaskOutlast:
 
     @property
     def app(self) -> Outlast:
-        """The current application's `Outlast` in this process. Awaiting verbs are for `async` views; see `blocking`."""
+        """The current application's `Outlast` in this process; views use `blocking`."""
         return self._place.app
 
     @property
@@ -225,6 +226,8 @@ def _commands(name: str, place: _Place) -> AppGroup:
     @group.command("worker")
     def worker() -> None:
         """Execute runs in this process until SIGTERM or Ctrl-C."""
+        # Nothing happens where the application has set logging up itself.
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         raise SystemExit(_told(lambda: asyncio.run(work(place.app, click.echo))))
 
     @group.command("migrate")

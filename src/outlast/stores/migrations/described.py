@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, PrimaryKeyConstraint, SmallInteger, Table, text
 from sqlalchemy.dialects.mysql import LONGTEXT, TINYINT, VARCHAR
-from sqlalchemy.schema import DDL, CreateTable, ExecutableDDLElement
+from sqlalchemy.schema import DDL, CreateIndex, CreateTable, ExecutableDDLElement
 from sqlalchemy.types import TypeEngine
 
 from outlast.stores.basis import Basis
@@ -27,17 +27,30 @@ def described_tables(basis: Basis) -> MetaData:
     for migration in MIGRATIONS:
         made += _statements(basis, migration)
     for statement in made:
-        if isinstance(statement, CreateTable):
-            _copy(statement.element, described, has_identities=basis.dialect.name != "sqlite")
-        elif isinstance(statement, DDL) and (written := _WRITTEN.fullmatch(statement.statement)):
-            _read(written, described)
+        _describe(statement, described, has_identities=basis.dialect.name != "sqlite")
     return described
+
+
+def _describe(statement: ExecutableDDLElement, described: MetaData, *, has_identities: bool) -> None:
+    match statement:
+        case CreateTable():
+            _copy(statement.element, described, has_identities=has_identities)
+        case CreateIndex():
+            # It came with its table.
+            table = statement.element.table
+            assert table is not None
+            assert statement.element.name in {index.name for index in described.tables[table.fullname].indexes}
+        case DDL() if written := _WRITTEN.fullmatch(statement.statement):
+            _read(written, described)
+        case _:
+            is_rows = isinstance(statement, DDL) and statement.statement.startswith(_INSERT)
+            assert is_rows, f"a migration does what is not described here: {statement}"
 
 
 def first_rows(basis: Basis, migration: Migration) -> Sequence[str]:
     """Return what a migration writes into the tables that it makes."""
     statements = [made.statement for made in _statements(basis, migration) if isinstance(made, DDL)]
-    return [statement for statement in statements if statement.startswith("insert into ")]
+    return [statement for statement in statements if statement.startswith(_INSERT)]
 
 
 def _statements(basis: Basis, migration: Migration) -> Sequence[ExecutableDDLElement]:
@@ -54,6 +67,7 @@ def _copy(table: Table, into: MetaData, *, has_identities: bool) -> None:
             column.identity = column.server_default = None
 
 
+_INSERT: Final = "insert into "
 # The migrations of MySQL and MariaDB are text. It is ours, in these few forms.
 _WRITTEN: Final = re.compile(
     r"create table if not exists (?P<name>\w+) \(\n(?P<lines>.*)\n\) (?P<options>.*)", re.DOTALL
