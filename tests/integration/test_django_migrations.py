@@ -23,7 +23,7 @@ COLUMNS = """
 INDEXES = "select indexdef from pg_indexes where schemaname = 'outlast' order by 1"
 CONSTRAINTS = """
     select conrelid::regclass::text, conname, pg_get_constraintdef(oid) from pg_constraint
-    where connamespace = 'outlast'::regnamespace order by 1, 2
+    where connamespace = to_regnamespace('outlast') order by 1, 2
 """
 
 
@@ -44,6 +44,11 @@ def tables() -> list[Any]:
             cursor.execute(query)
             found += cursor.fetchall()
         return found
+
+
+def _words(found: list[Any]) -> list[str]:
+    """What SQLite keeps is the text of the statement: without its blanks and the case of words."""
+    return ["".join(str(row).lower().replace("\\n", "").replace("\\t", "").split()) for row in found]
 
 
 def test_both_ways_make_the_same_tables(django_site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -92,8 +97,29 @@ def test_a_migration_can_be_taken_back_and_applied_again() -> None:
 
 
 def test_status_says_what_is_missing_and_what_to_do() -> None:
-    with pytest.raises(CommandError, match=r"version 0.*needs version 1.*manage\.py migrate"):
+    with pytest.raises(CommandError, match=r"missing.*needs version 1.*manage\.py migrate") as behind:
         told("outlast_status")
+
+    assert behind.value.returncode == 3
+
+
+def test_the_statements_of_a_migration_can_be_printed_and_executed_by_hand(django_site: Site) -> None:
+    """`sqlmigrate` prints what a person's own tool may execute; it makes the same tables."""
+    printed = told("sqlmigrate", "outlast", "0001")
+    taken_back = told("sqlmigrate", "outlast", "0001", backwards=True)
+    assert tables() == []
+
+    with connection.cursor() as cursor:
+        for statement in printed.split(";\n"):
+            cursor.execute(statement)
+    by_hand = tables()
+    with connection.cursor() as cursor:
+        for statement in taken_back.split(";\n"):
+            cursor.execute(statement)
+    assert tables() == []
+    told("migrate", "outlast", verbosity=0)
+
+    assert _words(by_hand) == _words(tables())
 
 
 def test_status_counts_runs() -> None:

@@ -24,6 +24,7 @@ from outlast import (
 )
 from outlast.integrations.django import APART, app
 from outlast.integrations.django.testing import drain
+from outlast.stores.databases.kinds import registry
 from support.fix_django import Site
 
 pytestmark = pytest.mark.usefixtures("django_outlast")
@@ -210,7 +211,10 @@ def test_autocommit_switched_off_is_a_transaction_too() -> None:
     transaction.set_autocommit(False)
     try:
         order_and_start("o-1")
+        assert registry.is_open(connection), "nobody tells of the commit, so the worker of this process looks for it"
+        assert not registry.after_commit(connection, Undone)
         transaction.rollback()
+        assert not registry.is_open(connection)
         order_and_start("o-2")
         transaction.commit()
     finally:

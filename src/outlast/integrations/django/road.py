@@ -62,7 +62,10 @@ class DjangoRoad:
         return self._apart(make) if is_open(connection) else self._transact(connection, make)
 
     def close(self) -> None:
-        connections[self._alias].close()
+        """Close the thread's connection, unless it is in the middle of a caller's transaction."""
+        connection = connections[self._alias]
+        if not connection.in_atomic_block:
+            connection.close()
 
     def _transact(self, connection: BaseDatabaseWrapper, make: MakeOp[T]) -> T:
         span, made = first_span(make)
@@ -94,9 +97,10 @@ class DjangoRoad:
             return
         is_whole = not connection.in_atomic_block
         with transaction.atomic(using=self._alias):
-            if is_whole and connection.vendor == "postgresql":
+            if is_whole:
+                # Before its first statement, from where on it would stay as it is.
                 django_statements.execute(connection, _ISOLATION[span])
-                if span == "write":
+                if span == "write" and connection.vendor == "postgresql":
                     django_statements.execute(connection, _LIMITS)
             yield
 

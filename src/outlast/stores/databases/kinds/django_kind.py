@@ -25,11 +25,23 @@ def _connection(tx: object) -> Transaction | None:
 
 def _after_commit(tx: object, action: Callable[[], object]) -> bool:
     connection = _behind(tx)
-    if connection is None:
-        return False
-    if connection.in_atomic_block:
-        connection.on_commit(action)
+    if connection is None or not connection.in_atomic_block:
+        return False  # With autocommit switched off Django tells nobody.
+    connection.on_commit(action)
     return True
+
+
+def _is_open(tx: object) -> bool | None:
+    connection = _behind(tx)
+    if connection is None:
+        return None
+    driver = connection.connection
+    if driver is None:
+        return False
+    if connection.vendor == "postgresql":
+        # Both of psycopg's versions: 0 is idle.
+        return (driver.info.transaction_status if hasattr(driver.info, "transaction_status") else 0) != 0
+    return bool(getattr(driver, "in_transaction", False))
 
 
 def _behind(tx: object) -> Any | None:  # noqa: ANN401 - a DatabaseWrapper of Django's
@@ -53,4 +65,5 @@ DJANGO: Final = Kind(
         ("django.db.backends.utils", "CursorWrapper"): "Pass the connection that it is on: `tx=connection`.",
     },
     after_commit=_after_commit,
+    is_open=_is_open,
 )
