@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy.dialects.mysql import pymysql
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.dialects.sqlite import pysqlite
 
 from outlast.ports.operation import Result, Statement
 from outlast.stores.databases.compiling import Compiler
+from outlast.stores.databases.mysql_statements import FOR_MYSQL, expanded
 
 # Django's cursors take `%s` on every database. psycopg's casts (`%s::VARCHAR`) suit psycopg2 too.
 _COMPILERS: Final[Mapping[str, Compiler]] = {
@@ -22,7 +22,7 @@ _COMPILERS: Final[Mapping[str, Compiler]] = {
         psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
     ),
     "sqlite": Compiler(pysqlite.dialect(paramstyle="format")),
-    "mysql": Compiler(pymysql.dialect(paramstyle="format")),
+    "mysql": FOR_MYSQL,
 }
 
 
@@ -34,6 +34,10 @@ def execute(connection: Any, statement: Statement) -> Result:  # noqa: ANN401 - 
         if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        cursor.execute(compiled.text, compiled.arguments(params) or None)
+        if connection.vendor == "mysql":
+            text, arguments = expanded(compiled, params)
+        else:
+            text, arguments = compiled.text, compiled.arguments(params)
+        cursor.execute(text, arguments or None)
         rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
         return Result(rows, cursor.rowcount)

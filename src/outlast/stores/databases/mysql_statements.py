@@ -25,7 +25,7 @@ async def execute_awaiting(connection: Any, statement: Statement, cursors: Any) 
         if not isinstance(params, Mapping):
             await cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        await cursor.execute(*_expanded(compiled, params))
+        await cursor.execute(*expanded(compiled, params))
         if cursor.description is None:
             return Result(affected=cursor.rowcount)
         rows: Sequence[Any] = await cursor.fetchall()
@@ -40,7 +40,7 @@ def execute(connection: Any, statement: Statement, cursors: Any) -> Result:  # n
         if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        cursor.execute(*_expanded(compiled, params))
+        cursor.execute(*expanded(compiled, params))
         if cursor.description is None:
             return Result(affected=cursor.rowcount)
         rows: Sequence[Any] = cursor.fetchall()
@@ -51,7 +51,7 @@ _LIST: Final = re.compile(r"__\[POSTCOMPILE_\w+\]")
 """How SQLAlchemy writes a parameter that is a list, until its length is known."""
 
 
-def _expanded(compiled: Compiled, params: Params) -> tuple[str, list[object]]:
+def expanded(compiled: Compiled, params: Params) -> tuple[str, list[object]]:
     """Return a statement's text with a place for each member of its lists, and all arguments in order."""
     given = compiled.arguments(params)
     lengths = iter([len(value) for value in map(_members, given) if value is not None])
