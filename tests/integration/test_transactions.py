@@ -258,7 +258,7 @@ async def test_a_commit_of_a_session_wakes_the_worker_of_this_process(shared_dat
 
 async def test_a_commit_is_noticed_whatever_committed_it(place: Place) -> None:
     """The worker's own look is an hour away: the kind of transaction tells of its commit, or the database does."""
-    app = Outlast(place.url, workflows=[greet, wait], worker=WorkerOptions(poll="1h"))
+    app = Outlast(place.url, workflows=[greet, wait], worker=WorkerOptions(poll="1h", lease="1h"))
     async with app, place.caller() as caller:
         async with caller.transaction() as tx:
             await app.start(greet, "Ada", id="a", tx=tx)
@@ -280,7 +280,7 @@ async def test_a_commit_is_noticed_where_the_database_tells_nobody(postgres_url:
     app = Outlast(
         postgres_url,
         workflows=[greet],
-        worker=WorkerOptions(poll="1h"),
+        worker=WorkerOptions(poll="1h", lease="1h"),
         connections=ConnectionOptions(listen=False),
     )
     async with app, ROADS[road](postgres_url) as caller:

@@ -57,10 +57,23 @@ def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either driv
     return bool(connection.get_autocommit()) and not getattr(connection, "server_status", 0) & _IN_TRANSACTION
 
 
+def _is_open(tx: object) -> bool | None:
+    """Tell by what the server said with its last answer; a connection that is closed has no transaction, whatever it was."""
+    connection: Any = tx
+    if is_a(tx, "pymysql.connections", "Connection"):
+        return bool(connection.open and connection.server_status & _IN_TRANSACTION)
+    if is_a(tx, "asyncmy.connection", "Connection"):
+        return bool(connection.connected and connection.get_transaction_status())
+    if is_a(tx, "aiomysql.connection", "Connection"):
+        return bool(not connection.closed and connection.get_transaction_status())
+    return None
+
+
 PYMYSQL: Final = Kind(
     handles="a PyMySQL connection",
     recognise=_pymysql,
     roots={("pymysql.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`."},
+    is_open=_is_open,
 )
 ASYNCMY: Final = Kind(
     handles="an asyncmy connection",
@@ -72,6 +85,7 @@ ASYNCMY: Final = Kind(
         ),
         ("asyncmy.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`.",
     },
+    is_open=_is_open,
 )
 AIOMYSQL: Final = Kind(
     handles="an aiomysql connection",
@@ -83,4 +97,5 @@ AIOMYSQL: Final = Kind(
         ),
         ("aiomysql.cursors", "Cursor"): "Pass the connection that it is on: `tx=cursor.connection`.",
     },
+    is_open=_is_open,
 )
