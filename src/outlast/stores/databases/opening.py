@@ -47,9 +47,9 @@ def open_database(
 ) -> SqlDatabase:
     """Return the database; nothing is connected yet, so this may run at import.
 
-    `target` is a URL, an Engine or AsyncEngine of SQLAlchemy, a pool of asyncpg or psycopg.
-    `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock everywhere.
-    `connections` says how connections of ours are made.
+    `target` is a URL, an Engine or AsyncEngine of SQLAlchemy, a pool of asyncpg or psycopg, or what an integration
+    passes. `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock
+    everywhere. `connections` says how connections of ours are made.
     """
     if isinstance(target, Integrated):
         return target.open_outlast(installation_name(schema), clock)
