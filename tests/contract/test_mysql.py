@@ -1,0 +1,140 @@
+"""What only MySQL and MariaDB can do wrong: servers' settings, tables' texts, definitions that commit by themselves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import create_engine
+
+from outlast.errors import DatabaseUnavailable, ValueNotStorable
+from outlast.ports.operation import Op, Result
+from outlast.stores.databases.opening import open_database
+from outlast.stores.dialects.mysql import TOPIC_LOCKS, MySQL
+from outlast.stores.migrations import v0001_initial_mysql
+from outlast.testing.contract.desk import new_run
+from support.probing import Tables, connect_mysql
+from tools.mysql import PrivateMySQL
+
+
+@pytest.mark.parametrize(
+    "version, told",
+    [
+        ("5.7.44-log", "MySQL 5.7.44-log is too old"),
+        ("8.0.39", "needs 8.4 or newer"),
+        ("8.4.0", None),
+        ("9.7.4-2", None),
+        ("10.5.29-MariaDB", "needs 10.6 or newer"),
+        ("5.5.5-10.5.29-MariaDB-log", "needs 10.6 or newer"),
+        ("10.6.20-MariaDB-0+deb12u1", None),
+        ("11.8.2-MariaDB", None),
+    ],
+)
+def test_a_server_that_is_too_old_is_refused(version: str, told: str | None) -> None:
+    op = MySQL().check_server()
+    next(op)
+
+    with contextlib.nullcontext() if told is None else pytest.raises(DatabaseUnavailable, match=told):
+        _answered(op, (version, "shop", "STRICT_TRANS_TABLES", "DEFAULT"))
+
+
+def _answered(op: Op[None], row: tuple[object, ...]) -> None:
+    with contextlib.suppress(StopIteration):
+        op.send(Result([row]))
+
+
+def test_an_engine_whose_connections_are_not_strict_is_refused(mysqlish_url: str) -> None:
+    engine = create_engine(
+        mysqlish_url.replace("mysql://", "mysql+pymysql://").replace("mariadb://", "mariadb+pymysql://"),
+        connect_args={"sql_mode": ""},
+    )
+    database = open_database(engine)
+
+    with pytest.raises(DatabaseUnavailable, match="not strict"):
+        database.check_schema_blocking()
+    engine.dispose()
+
+
+async def test_a_url_without_a_database_is_refused(mysqlish: PrivateMySQL) -> None:
+    database = open_database(mysqlish.url())
+
+    with pytest.raises(DatabaseUnavailable, match="names no database"):
+        await database.open()
+    await database.close()
+
+
+async def test_a_wrong_password_is_told_at_once(mysqlish_url: str) -> None:
+    user, _, rest = mysqlish_url.partition("@")
+    database = open_database(f"{user}x@{rest}")
+
+    with pytest.raises(DatabaseUnavailable, match="Access denied"):
+        await database.open()
+    with pytest.raises(DatabaseUnavailable, match="Access denied"):
+        database.migrate_blocking()
+    await database.close()
+    database.close_blocking()
+
+
+def test_ids_that_differ_in_case_accents_or_trailing_blanks_are_different(mysqlish: PrivateMySQL) -> None:
+    """Whatever the database's own collation says."""
+    url = mysqlish.create_database()
+    mysqlish.execute(f"alter database {url.rpartition('/')[2]} collate utf8mb4_unicode_ci")
+    database = open_database(url)
+    database.migrate_blocking()
+    names = ["Order-1", "order-1", "e", "é", "ss", "ß", "a", "a ", "I", "\u0131", "\U0001f600"]
+
+    started = database.run_blocking(lambda: database.store.start([new_run(name) for name in names]))
+
+    assert [(run.id, run.created) for run in started] == [(name, True) for name in names]
+    assert sorted(row[0] for row in Tables(url)("select id from {runs} where id in %s", tuple(names))) == sorted(names)
+    assert Tables(url)("select id from {runs} where id = 'a'") == [("a",)]
+    database.close_blocking()
+    mysqlish.drop_database(url)
+
+
+@pytest.mark.parametrize("done", range(8))
+async def test_a_migration_that_was_cut_short_goes_on(mysqlish_url: str, done: int) -> None:
+    with connect_mysql(mysqlish_url) as connection, connection.cursor() as cursor:
+        made = [v0001_initial_mysql.bookkeeping("outlast"), *v0001_initial_mysql.statements("outlast")]
+        for statement in made[: done + 1]:
+            cursor.execute(getattr(statement, "statement", ""))
+    database = open_database(mysqlish_url)
+
+    assert await database.migrate() == (1,)
+
+    tables = Tables(mysqlish_url)
+    assert tables("select count(*), min(id), max(id) from outlast_locks") == [(TOPIC_LOCKS, 0, TOPIC_LOCKS - 1)]
+    assert (await database.run(lambda: database.store.start([new_run("r")])))[0].created
+    await database.close()
+
+
+def test_the_lock_of_a_migration_goes_with_its_connection(mysqlish_url: str) -> None:
+    database = open_database(mysqlish_url)
+
+    database.migrate_blocking()
+
+    assert Tables(mysqlish_url)("select is_free_lock('outlast:outlast:migrations')") == [(1,)]
+    database.close_blocking()
+
+
+@pytest.fixture
+def frugal(breakable_mysqlish: PrivateMySQL) -> Iterator[str]:
+    """A database on a server that takes a megabyte at once."""
+    (most,) = breakable_mysqlish.execute("select @@global.max_allowed_packet")
+    breakable_mysqlish.execute("set global max_allowed_packet = 1048576")
+    url = breakable_mysqlish.create_database()
+    yield url
+    breakable_mysqlish.execute(f"set global max_allowed_packet = {most[0]}")
+    breakable_mysqlish.drop_database(url)
+
+
+async def test_an_input_that_the_server_takes_not_at_once_is_refused(frugal: str) -> None:
+    database = open_database(frugal)
+    await database.migrate()
+
+    for size, is_refused in ((900_000, False), (2_000_000, True)):
+        run = new_run(f"r{size}", input='"' + "x" * size + '"')
+        with pytest.raises(ValueNotStorable, match="max_allowed_packet") if is_refused else contextlib.nullcontext():
+            await database.run(lambda run=run: database.store.start([run]))
+    await database.close()
