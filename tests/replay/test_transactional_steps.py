@@ -278,6 +278,14 @@ def test_a_step_is_not_wrapped_in_another() -> None:
     assert "is a step already" in state.failure.message
 
 
+def test_it_tells_what_it_is_bound_or_not() -> None:
+    assert [repr(one) for one in (pay, Desk.sell, Desk("north").sell.named("again"))] == [
+        "<TransactionalStep 'pay'>",
+        "<TransactionalStep 'sell'>",
+        "<TransactionalStep 'again'>",
+    ]
+
+
 def test_one_compensation_is_enough() -> None:
     with pytest.raises(DefinitionError, match="has a compensation already"):
         pay.compensate(unpay)
