@@ -6,9 +6,10 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from outlast import (
@@ -313,6 +314,51 @@ def test_the_worker_of_this_process_is_woken_by_the_commit_alone(monkeypatch: py
         assert woken == []
 
     assert woken == ["woken"]
+
+
+def end_connection(site: Site) -> None:
+    """Have the server end Django's connection, as a restart does."""
+    with connection.cursor() as cursor:
+        cursor.execute("select pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    with psycopg.connect(site.url, autocommit=True) as other:
+        other.execute("select pg_terminate_backend(%s)", [pid])
+
+
+@pytest.mark.parametrize("django_site", ["postgresql"], indirect=True)
+def test_a_connection_that_the_server_ended_is_replaced_outside_of_a_block(django_site: Site) -> None:
+    from support.django_orders.workflows import fulfil
+
+    app.blocking.list()
+    end_connection(django_site)
+
+    assert app.blocking.start(fulfil, "o-1", id="o-1").created
+    end_connection(django_site)
+    assert app.blocking.get("o-1") is not None
+
+
+@pytest.mark.parametrize("django_site", ["postgresql"], indirect=True)
+def test_in_a_block_the_loss_of_the_connection_is_the_callers(django_site: Site) -> None:
+    from support.django_orders.workflows import fulfil
+
+    def start_while_the_server_goes() -> None:
+        with transaction.atomic():
+            end_connection(django_site)
+            app.blocking.start(fulfil, "o-1", id="o-1")
+
+    with pytest.raises(OperationalError):
+        start_while_the_server_goes()
+
+    assert app.blocking.get("o-1") is None
+
+
+def test_closing_the_blocking_side_leaves_an_open_block_alone() -> None:
+    with transaction.atomic():
+        order_and_start("o-1")
+        app.blocking.close()
+        order_and_start("o-2")
+
+    assert runs() == {"o-1", "o-2"}
 
 
 class _Local:

@@ -42,7 +42,7 @@ class DjangoAccess(Access):
         if self.django.is_home() or isinstance(asyncio.get_running_loop(), WorkflowLoop):
             with _advised():
                 await super().ready(verb, tx)
-        else:
+        elif not self._is_ready:
             await sync_to_async(self.ready_blocking)(verb, tx)
 
     def ready_blocking(self, verb: str, tx: object = None) -> None:
