@@ -13,7 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiomysql
 import aiosqlite
+import asyncmy
 import asyncpg
 import psycopg_pool
 import pytest
@@ -23,6 +25,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast import Outlast
 from support.callers import awaiting_engine, blocking_engine
+from support.probing import connect_mysql
 from support.project import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "transactions.md"
@@ -89,6 +92,26 @@ async def _aiosqlite(url: str) -> AsyncIterator[Any]:
         yield connection
 
 
+@asynccontextmanager
+async def _pymysql(url: str) -> AsyncIterator[Any]:
+    with contextlib.closing(connect_mysql(url, autocommit=False)) as connection:
+        yield connection
+
+
+def _over_mysql(driver: Any) -> Open:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[Any]:
+        parts = make_url(url)
+        connection = await driver.connect(
+            host=parts.host, port=parts.port, user=parts.username, password=parts.password, db=parts.database
+        )
+        yield connection
+        await connection.ensure_closed()
+
+    return opened
+
+
+MYSQL = ("mysql", "mariadb")
 BOTH, POSTGRESQL, SQLITE = ("sqlite", "postgresql"), ("postgresql",), ("sqlite",)
 FUNCTIONS: dict[str, tuple[Open, tuple[str, ...]]] = {
     "with_session": (_engine, BOTH),
@@ -104,7 +127,10 @@ FUNCTIONS: dict[str, tuple[Open, tuple[str, ...]]] = {
     "with_async_psycopg": (_async_psycopg_pool, POSTGRESQL),
     "with_sqlite3": (_sqlite3, SQLITE),
     "with_aiosqlite": (_aiosqlite, SQLITE),
+    "with_pymysql": (_pymysql, MYSQL),
+    "with_asyncmy": (_over_mysql(asyncmy), MYSQL),
 }
+SERVERS = {"postgresql": "postgres_url", "mysql": "mysql_url", "mariadb": "mariadb_url"}
 CASES = [f"{database} {name}" for name, (_, databases) in FUNCTIONS.items() for database in databases]
 
 
@@ -123,12 +149,20 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[types.ModuleType]
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"
-    server: str = request.getfixturevalue("postgres_url")
+    server: str = request.getfixturevalue(SERVERS[request.param])
     return server
 
 
 def defined(module: types.ModuleType) -> set[str]:
     return {name for name in vars(module) if name.startswith("with_")}
+
+
+async def test_aiomysql_does_as_asyncmy_does(page: types.ModuleType, mysql_url: str) -> None:
+    async with shop(page, mysql_url) as app, _over_mysql(aiomysql)(mysql_url) as connection:
+        await page.with_asyncmy(app, connection, "o-1")
+
+        assert [run.id for run in (await app.list()).runs] == ["o-1"]
+        assert await orders(mysql_url) == 1
 
 
 def test_every_function_of_the_page_is_called(page: types.ModuleType) -> None:
