@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +27,60 @@ async def greet(ctx: Context, name: str) -> str:
 @pytest.fixture(autouse=True)
 def _looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_connection, "LOOK_EVERY", 0.0)
+
+
+def damage(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table t (x)")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+
+
+def fill(path: Path) -> None:
+    path.write_bytes(b"no database at all" * 100)
+
+
+NOT_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "folder": (Path.mkdir, "is a folder. Name a file"),
+    "other": (fill, "is no SQLite database. Name another one"),
+    "damaged": (damage, "is damaged. Put a backup"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_FILES)
+async def test_what_is_no_database_is_refused_at_once(path: Path, kind: str, ask: Ask) -> None:
+    """Waiting does not mend it: it ended as the driver's own error, or after half a minute without a word."""
+    make, told = NOT_FILES[kind]
+    make(path)
+
+    with pytest.raises(DatabaseUnavailable, match=told):
+        await ask(app_of(path), "start", greet, "Ada")
+
+
+@pytest.mark.parametrize(
+    "mode, told", [(0o444, "has no permission"), (0o000, "has no permission"), (None, "cannot be written to")]
+)
+def test_a_file_without_permission_is_refused_at_once(mode: int | None, told: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "outlast.db"
+        app = app_of(path)
+        app.blocking.migrate()
+        app.blocking.close()
+        path.chmod(0o666 if mode is None else mode)
+        path.parent.chmod(0o555 if mode is None else 0o777)
+        program = (
+            "import os\n"
+            "from outlast import Outlast\n"
+            "if os.geteuid() == 0: os.setuid(65534)\n"
+            f"Outlast({f'sqlite:///{path}'!r}).blocking.migrate()\n"
+            f"Outlast({f'sqlite:///{path}'!r}).blocking.cancel('none')\n"
+        )
+
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+
+        path.parent.chmod(0o777)
+    assert "outlast.errors.DatabaseUnavailable" in done.stderr
+    assert told in done.stderr
 
 
 @pytest.fixture

@@ -101,8 +101,8 @@ class Workflow(Generic[I_contra, O_co]):
 
         def __call__(self, *_args: object, **_options: object) -> NoReturn:
             raise TypeError(
-                f"Workflow {self.name!r} is not called: `await app.start({signatures.name_of(self.function)}, ...)` starts a "
-                "run of it, and `app.blocking.start(...)` does in code that does not await."
+                f"Workflow {self.name!r} is not called: `await app.start({signatures.name_of(self.function)}, ...)` starts "
+                "a run of it, and `app.blocking.start(...)` does in code that does not await."
             )
 
     def __repr__(self) -> str:

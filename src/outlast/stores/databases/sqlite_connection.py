@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -136,11 +137,10 @@ class SQLiteConnection:
     def _connect(self) -> sqlite3.Connection:
         if self._path is None:
             return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        folder = Path(self._path).absolute().parent
-        if not folder.is_dir():
-            raise DatabaseUnavailable(
-                f"The SQLite file {self._path!r} cannot be made: there is no folder {str(folder)!r}."
-            )
+        try:
+            _check_place(Path(self._path).absolute())
+        except OSError as error:
+            raise DatabaseUnavailable(f"The SQLite file {self._path!r} cannot be reached: {error}") from error
         return sqlite3.connect(self._path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
@@ -152,6 +152,20 @@ class SQLiteConnection:
             connection.execute("PRAGMA synchronous=FULL")
         if self._reads_only:
             connection.execute("PRAGMA query_only=ON")
+
+
+def _check_place(path: Path) -> None:
+    """Refuse what SQLite would only call unable to open, as it calls what waiting mends."""
+    if not path.parent.is_dir():
+        raise DatabaseUnavailable(
+            f"The SQLite file {str(path)!r} cannot be made: there is no folder {str(path.parent)!r}."
+        )
+    if path.is_dir():
+        raise DatabaseUnavailable(f"{str(path)!r} is a folder. Name a file in the database's URL: sqlite:///{path}/outlast.db")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise DatabaseUnavailable(
+            f"The SQLite file {str(path)!r} cannot be opened to be read and written: this process has no permission."
+        )
 
 
 def _identity(place: Path) -> tuple[int, int] | None:

@@ -21,6 +21,18 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _TABLES = text("select name from sqlite_master where type = 'table'")
 _AWAY: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL)
 
+_REFUSED: Final = {
+    sqlite3.SQLITE_NOTADB: (
+        "The file is no SQLite database. Name another one in the database's URL, or move this one away to begin anew."
+    ),
+    sqlite3.SQLITE_CORRUPT: "The SQLite file is damaged. Put a backup in its place, or try `.recover` of sqlite3's shell.",
+    sqlite3.SQLITE_READONLY: (
+        "The SQLite file cannot be written to. Whoever uses it needs to write to the file and to its folder, where SQLite "
+        "keeps its log (-wal, -shm)."
+    ),
+}
+"""What no waiting mends."""
+
 
 def host_now() -> int:
     """Return this host's clock in microseconds. All processes on one SQLite file share it."""
@@ -81,6 +93,14 @@ class SQLite(Dialect):
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES)
+
+    def refusal(self, error: BaseException) -> str | None:
+        for part in unwrapped(error):
+            if isinstance(part, sqlite3.Error):
+                told = _REFUSED.get(getattr(part, "sqlite_errorcode", -1) & 0xFF)
+                if told is not None:
+                    return f"{told} ({part})"
+        return None
 
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):
