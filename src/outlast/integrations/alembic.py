@@ -13,13 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from alembic.autogenerate import comparators
-from alembic.autogenerate.api import AutogenContext
-from alembic.operations.ops import ExecuteSQLOp, UpgradeOps
-from alembic.util import DispatchPriority
 from sqlalchemy import Connection, MetaData, inspect, select
 
 from outlast.errors import InvalidArgument
+from outlast.integrations import extras
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.urls import installation_name
 from outlast.stores.dialects.base import Dialect
@@ -28,6 +25,15 @@ from outlast.stores.dialects.postgresql import PostgreSQL
 from outlast.stores.dialects.sqlite import SQLite
 from outlast.stores.migrations.described import described_tables, first_rows
 from outlast.stores.migrations.runner import MIGRATIONS, Migration
+
+try:
+    from alembic.autogenerate import comparators
+    from alembic.autogenerate.api import AutogenContext
+    from alembic.operations.ops import ExecuteSQLOp, UpgradeOps
+    from alembic.util import DispatchPriority
+except ModuleNotFoundError as error:
+    raise extras.missing("alembic", error) from error
+
 
 IncludeName: TypeAlias = Callable[[str | None, Any, Any], bool]
 """Alembic's `include_name`: the name, what it names, and in what."""

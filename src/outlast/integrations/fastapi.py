@@ -14,11 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, TypeAlias
 
-from fastapi import Depends
-from starlette.requests import HTTPConnection
-
 from outlast.app import Outlast
-from outlast.integrations.starlette import lifespan, outlast_of
+from outlast.integrations import extras
+
+try:
+    from fastapi import Depends
+    from starlette.requests import HTTPConnection
+
+    from outlast.integrations.starlette import lifespan, outlast_of
+except ModuleNotFoundError as error:
+    raise extras.missing("fastapi", error) from error
+
 
 __all__ = ["CurrentOutlast", "current_outlast", "lifespan", "named_outlast"]
 

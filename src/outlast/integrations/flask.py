@@ -24,15 +24,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
-import click
-from flask import Flask, current_app
-from flask.cli import AppGroup
-
 from outlast.app import Outlast
 from outlast.client.blocking import BlockingClient
 from outlast.errors import DefinitionError, InvalidArgument, OutlastError
+from outlast.integrations import extras
 from outlast.integrations.threaded import WorkerThread
 from outlast.serving import work
+
+try:
+    import click
+    from flask import Flask, current_app
+    from flask.cli import AppGroup
+except ModuleNotFoundError as error:
+    raise extras.missing("flask", error) from error
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,12 +15,17 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeAlias, cast
 
-from litestar import Litestar
-from litestar.config.app import AppConfig
-from litestar.di import NamedDependency, Provide
-from litestar.plugins import InitPluginProtocol
-
 from outlast.app import Outlast
+from outlast.integrations import extras
+
+try:
+    from litestar import Litestar
+    from litestar.config.app import AppConfig
+    from litestar.di import NamedDependency, Provide
+    from litestar.plugins import InitPluginProtocol
+except ModuleNotFoundError as error:
+    raise extras.missing("litestar", error) from error
+
 
 NAME: Final = "outlast"
 

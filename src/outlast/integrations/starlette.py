@@ -11,10 +11,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeAlias
 
-from starlette.requests import HTTPConnection
-
 from outlast.app import Outlast
 from outlast.errors import DefinitionError
+from outlast.integrations import extras
+
+try:
+    from starlette.requests import HTTPConnection
+except ModuleNotFoundError as error:
+    raise extras.missing("starlette", error) from error
+
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 Lived: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
