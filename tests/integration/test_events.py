@@ -53,6 +53,7 @@ async def was_sent(app: Outlast, event: OrderDelivered) -> bool:
     return not (await app.signal(delivered, event.parcel, key=event.order, id=event.parcel)).created
 
 
+@pytest.mark.every_database
 async def test_events_start_and_signal_workflows(database_url: str, ask: Ask) -> None:
     async with opened(make_app(database_url, worker=True)) as app:
         placed = await ask(app, "publish", OrderPlaced("7"))
@@ -70,6 +71,7 @@ async def test_events_start_and_signal_workflows(database_url: str, ask: Ask) ->
         assert [await result_of(run) for run in placed.runs] == ["7 by p-1", "thanks for 7"]
 
 
+@pytest.mark.every_database
 async def test_an_event_that_is_published_twice_does_what_it_does_once(database_url: str, ask: Ask) -> None:
     async with opened(make_app(database_url)) as app:
         events = (OrderPlaced("7"), OrderDelivered("7", "p-1"))
@@ -186,6 +188,7 @@ async def test_a_start_that_conflicts_undoes_the_others(database_url: str, ask: 
         assert not await was_sent(app, OrderDelivered("7", "p-1"))
 
 
+@pytest.mark.every_database
 async def test_a_signal_that_conflicts_undoes_a_lone_start(database_url: str, ask: Ask) -> None:
     """The start would be one statement, which commits by itself where nothing follows."""
     async with opened(Outlast(database_url, workflows=[fulfil], worker=False)) as app:
@@ -197,6 +200,7 @@ async def test_a_signal_that_conflicts_undoes_a_lone_start(database_url: str, as
         assert await written(app) == []
 
 
+@pytest.mark.every_database
 async def test_two_starts_of_one_id_undo_each_other(database_url: str, ask: Ask) -> None:
     """Runs of one id are created by statements of their own."""
 
