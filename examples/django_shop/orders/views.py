@@ -81,8 +81,8 @@ def hear_from_carrier(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"new": True})
     signal, status = REPORTS[event.type]
     with transaction.atomic():
+        leave_placed(event.reference, status)
         order = get_object_or_404(Order, pk=event.reference)
-        leave_placed(order, status)
         receipt = app.blocking.signal(signal, event, key=order.id, id=event.id)
     return JsonResponse({"new": receipt.created})
 
@@ -93,20 +93,22 @@ def cancel(request: HttpRequest, order_id: str) -> HttpResponse:
     """Cancel an order, for customer support. What was done for it is undone in reverse order."""
     reason: str = json.loads(request.body).get("reason", "Cancelled by customer support.")
     with transaction.atomic():
+        is_ours = leave_placed(order_id, Status.CANCELLED)
         order = get_object_or_404(Order, pk=order_id)
-        if leave_placed(order, Status.CANCELLED) and app.blocking.cancel(order.run_id, reason).accepted:
+        if is_ours and app.blocking.cancel(order.run_id, reason).accepted:
             return JsonResponse({"reason": reason}, status=202)
         transaction.set_rollback(True)
     return JsonResponse({"detail": f"Order {order_id} cannot be cancelled any more."}, status=409)
 
 
-def leave_placed(order: Order, status: Status) -> bool:
-    """Give a placed order its final status; False when it has one.
+def leave_placed(order_id: str, status: Status) -> bool:
+    """Give a placed order its final status; False when it has one, or there is no such order.
 
     A webhook and a cancel both begin with this, so that they take turns: whoever is second waits for the first one's
-    commit, and what it then asks of the run comes later than what the first one asked.
+    commit, and what it then asks of the run comes later than what the first one asked. On SQLite before Django 5.1 a block
+    has to begin with a write: one that has read first is refused when it writes after somebody else did.
     """
-    return Order.objects.filter(pk=order.pk, status=Status.PLACED).update(status=status) == 1
+    return Order.objects.filter(pk=order_id, status=Status.PLACED).update(status=status) == 1
 
 
 def fulfilment(run: Run) -> dict[str, Any]:
