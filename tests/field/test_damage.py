@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from outlast import (
     Context,
     InvalidArgument,
+    Outlast,
     ResultTimeout,
     RunTerminated,
     Signal,
@@ -24,7 +26,7 @@ from outlast.model.failures import type_name
 from outlast.testing import ManualClock
 from support.colours import Ask
 from support.field_apps import forgetful, run_of
-from support.probing import Tables
+from support.probing import Tables, until_awaited
 
 opened = Signal("opened", dict[str, str])
 
@@ -135,6 +137,57 @@ async def test_a_time_beyond_all_calendars_hides_no_run_and_no_page(shared_datab
         assert one.unreadable == {}
         assert list(two.unreadable) == ["due_at", "deadline", "created_at", "started_at", "updated_at", "finished_at"]
         assert (two.due_at, two.created_at) == (None, datetime.fromtimestamp(0, UTC))
+
+
+@pytest.mark.parametrize("column", ["turns", "lapses"])
+@pytest.mark.parametrize("number", [2**31 - 1, -(2**31)])
+async def test_a_number_that_cannot_be_counted_on_stops_no_other_run(
+    shared_database_url: str, column: str, number: int
+) -> None:
+    """One more than the largest number of its column failed the claim, or the take-over, of every run with it."""
+    tables = Tables(shared_database_url)
+    async with Outlast(shared_database_url, workflows=[parcel], worker=False) as app:
+        await app.start_many(parcel, [1, 2], ids=["a", "b"])
+        await app.drain()
+        tables(f"update {{runs}} set {column} = %s where id = 'b'", number)
+        # Both had a worker that is gone.
+        tables("update {runs} set owner = 'gone', ready = 0, due_at = null")
+        await app.cancel("a")
+        await app.cancel("b")
+        await until_awaited(lambda: _ended(app, "a", "b"), "both to end")
+
+    assert {row[0] for row in tables("select status from {runs}")} == {"cancelled"}
+
+
+async def _ended(app: Outlast, *run_ids: str) -> bool:
+    await app.drain()
+    runs = [await app.get(run_id) for run_id in run_ids]
+    return all(run is not None and run.status is Status.CANCELLED for run in runs)
+
+
+async def test_what_sqlite_takes_into_a_column_hides_no_run_and_stops_no_other(tmp_path: Path) -> None:
+    """SQLite keeps a text in a column of numbers, and bytes in one of texts."""
+    url = f"sqlite:///{tmp_path}/outlast.db"
+    tables = Tables(url)
+    async with forgetful(url, parcel) as app:
+        columns = ("input", "output", "due_at", "deadline_at", "created_at", "turns", "lapses", "owner")
+        names = [f"{column}-{kind}" for column in columns for kind in ("bytes", "text")]
+        await app.start_many(parcel, [1] * len(names), ids=names)
+        await app.start(parcel, 1, id="whole")
+        await app.drain()
+        for name in names:
+            column, kind = name.split("-")
+            value = b"\xff" if kind == "bytes" else "x"
+            tables(f"update {{runs}} set {column} = %s, ready = 1 where id = %s", value, name)
+        tables("update {journal} set recorded_at = 'x' where run_id = 'turns-text'")
+        await app.cancel("whole")
+        await app.drain()
+
+        assert {run.id for run in (await app.list()).runs} == {*names, "whole"}
+        assert (await run_of(app, "input-bytes")).unreadable == {"input": "it is stored as bytes, not as text"}
+        assert list((await run_of(app, "created_at-text")).unreadable) == ["created_at"]
+        assert list((await run_of(app, "turns-text", journal=True)).unreadable) == ["journal"]
+        assert (await run_of(app, "whole")).status is Status.CANCELLED
 
 
 async def test_a_run_with_a_damaged_row_can_be_terminated(shared_database_url: str) -> None:

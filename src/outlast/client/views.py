@@ -62,6 +62,10 @@ def _read(text: str | None, shape: Shape[Any], place: str, unreadable: dict[str,
     """Read a stored value; when that fails note why, and show what JSON it is, if it is any."""
     if text is None:
         return None
+    if type(text) is not str:
+        # SQLite keeps whatever is put into a column.
+        unreadable[place] = f"it is stored as {type(text).__name__}, not as text"
+        return None
     try:
         return shape.decode(text, place)
     except OutlastError as error:
@@ -75,8 +79,8 @@ def _read(text: str | None, shape: Shape[Any], place: str, unreadable: dict[str,
 def _time(at: int | None, place: str, unreadable: dict[str, str]) -> datetime | None:
     try:
         return None if at is None else to_datetime(at)
-    except (OverflowError, ValueError) as error:
-        # Beyond what a datetime holds: written by hand, not by outlast.
+    except (OverflowError, TypeError, ValueError) as error:
+        # Beyond what a datetime holds, or no number at all: written by hand, not by outlast.
         unreadable[place] = str(error)
         return None
 
@@ -84,7 +88,7 @@ def _time(at: int | None, place: str, unreadable: dict[str, str]) -> datetime | 
 def _journal_view(details: RunDetails, unreadable: dict[str, str]) -> tuple[Entry, ...]:
     try:
         return entry_views(details.journal, lambda text, place: _read(text, PLAIN, place, unreadable), unreadable)
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         # The same.
         unreadable["journal"] = str(error)
         return ()

@@ -81,7 +81,8 @@ def claimed(row: Sequence[Any], now: int, records: Records, read: Read) -> Claim
         deadline_at=row[8],
         signal_cursor=row[9],
         turns=row[TURNS] + 1,
-        lapses=row[11],
+        # SQLite keeps whatever is put into a column.
+        lapses=row[11] if isinstance(row[11], int) else 0,
         stop=stop_of(row[12], row[13], row[14]),
         records=records.get(run_id),
         signals=signals,

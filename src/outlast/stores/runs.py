@@ -16,6 +16,9 @@ from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal
 from outlast.stores.tables import RUN_COLUMNS, Query
 
+MOST_COUNTED: Final = 2**31 - 2
+"""The turns and lapses of a damaged row are counted anew: one more than a column holds would fail the claim of every run."""
+
 _STOPS: Final = frozenset(str(kind) for kind in StopKind)
 _STATUSES: Final = {status.value: status for status in Status}
 _OPEN: Final = tuple(str(status) for status in (Status.PENDING, Status.RUNNING, Status.SUSPENDED))

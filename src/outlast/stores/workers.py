@@ -26,7 +26,7 @@ from outlast.model.ids import RunId, WorkerId
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Lease, Renewal
 from outlast.stores.basis import Basis
-from outlast.stores.runs import stop_of
+from outlast.stores.runs import MOST_COUNTED, stop_of
 from outlast.stores.tables import Query
 
 QUICK_LAPSES: Final = 3
@@ -124,7 +124,7 @@ class Workers:
         # Owners are named, not "whoever has no row": a run may change hands while its row's lock is waited for, and its
         # new owner's row may be younger than what this statement sees. A worker's id is never used again.
         orphans = yield Statement(self._orphans)
-        owners = sorted({*ended, *(row[0] for row in orphans.rows)})
+        owners = sorted({*ended, *(row[0] for row in orphans.rows)}, key=str)
         # A run that is left is found by a later call, which sees that its owner has no row.
         return (yield from self._give(owners, lapses=1, waits=waits)) if owners else 0
 
@@ -152,7 +152,8 @@ class Workers:
 def _hand_back(basis: Basis, owned: ColumnElement[bool]) -> Update:
     runs = basis.tables.runs
     lapsed = bindparam("lapsed", type_=Integer)
-    lapses = runs.c.lapses + lapsed
+    # Those of a damaged row are counted anew.
+    lapses = case((runs.c.lapses.between(0, literal(MOST_COUNTED, BigInteger)), runs.c.lapses + lapsed), else_=lapsed)
     may_go_on = or_(lapsed == 0, lapses <= QUICK_LAPSES)
     pause = case(*((lapses == count, us) for count, us in _PAUSES.items()), else_=_LONGEST_PAUSE)
     return (

@@ -20,6 +20,7 @@ from outlast.stores.claiming import (
     read_records,
 )
 from outlast.stores.journal import Journal
+from outlast.stores.runs import MOST_COUNTED
 from outlast.stores.waits import LATE_IDS, PER_WAIT
 from outlast.stores.workers import lease_lost, leased
 
@@ -66,7 +67,7 @@ taken as (
     ready = 0,
     due_at = null,
     stop_unseen = 0,
-    turns = runs.turns + 1,
+    turns = case when runs.turns between 0 and {most_turns} then runs.turns else 1 end + 1,
     started_at = coalesce(runs.started_at, fence.now),
     updated_at = fence.now
   from fence, picked
@@ -113,6 +114,7 @@ class ClaimByArrays:
             known=", ".join(f"'{status}'" for status in KNOWN),
             columns=", ".join(columns),
             least=str(_LEAST),
+            most_turns=str(MOST_COUNTED),
             late_ids=str(LATE_IDS),
             per_wait=str(PER_WAIT),
             notice=basis.notice("ready"),

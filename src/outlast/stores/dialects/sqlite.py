@@ -60,7 +60,8 @@ class SQLite(Dialect):
         return column.in_(select(values.c.value))
 
     def listed(self, values: Iterable[str]) -> object:
-        return json.dumps(list(values), ensure_ascii=False)
+        # A column holds whatever was put there: what is no text is no id of ours, and is found nowhere.
+        return json.dumps(list(values), ensure_ascii=False, default=repr)
 
     def claim_lock(self, select: Query) -> Query:
         # A writing transaction has the file to itself from its beginning.

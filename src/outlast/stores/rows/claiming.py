@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Integer,
+    Label,
     Text,
     Update,
     and_,
@@ -43,6 +44,7 @@ from outlast.stores.claiming import (
 )
 from outlast.stores.journal import Journal
 from outlast.stores.rows.news import News
+from outlast.stores.runs import MOST_COUNTED
 from outlast.stores.tables import Query, has_state, is_ready, is_unready
 from outlast.stores.waits import PER_WAIT, counts
 from outlast.stores.workers import fence, lease_lost, leased
@@ -64,7 +66,7 @@ class ClaimByRow:
         self._promote: Update = update(runs).where(named, has_state(runs, 0)).values(ready=1)
         pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
         ready: Query = (
-            select(*(runs.c[name] for name in CLAIMED_COLUMNS))
+            select(*(_turns(basis) if name == "turns" else runs.c[name] for name in CLAIMED_COLUMNS))
             .where(
                 is_ready(runs),
                 dialect.is_among(pair, "workflows"),
@@ -153,6 +155,11 @@ def _look(basis: Basis) -> Query:
     return fence(basis, now, next_due, first_due)
 
 
+def _turns(basis: Basis) -> Label[int]:
+    turns = basis.tables.runs.c.turns
+    return case((turns.between(0, literal(MOST_COUNTED, BigInteger)), turns), else_=1).label("turns")
+
+
 def _take(basis: Basis) -> Update:
     runs, at = basis.tables.runs, bindparam("at", type_=BigInteger)
     compensating = str(Status.COMPENSATING)
@@ -165,7 +172,7 @@ def _take(basis: Basis) -> Update:
             ready=0,
             due_at=None,
             stop_unseen=0,
-            turns=runs.c.turns + 1,
+            turns=_turns(basis) + 1,
             started_at=func.coalesce(runs.c.started_at, at),
             updated_at=at,
         )
