@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from outlast import Outlast, RunFailed
+from support.probing import Tables
+from support.probing import until as until_so
 from support.processes import ChildProcess, StartProcess
 from tests.e2e.worker_program import WORKFLOWS, forking, order, poison, quick
 
@@ -51,15 +51,14 @@ async def heard(child: ChildProcess, marker: str) -> str:
 
 def wait_for_renewals(url: str, leases: int) -> None:
     """Wait until the lease of the first worker was renewed for so many leases of 300 ms."""
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    table = "outlast_workers" if url.startswith("sqlite") else "outlast.workers"
-    look = text(f"select lease_until from {table} order by started_at limit 1")
-    pause = threading.Event()
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        begin = connection.execute(look).scalar_one()
-        while connection.execute(look).scalar_one() < begin + leases * 300_000:
-            pause.wait(0.02)
-    engine.dispose()
+    tables = Tables(url)
+
+    def lease_until() -> int:
+        until: int = tables("select lease_until from {workers} order by started_at limit 1")[0][0]
+        return until
+
+    begin = lease_until()
+    until_so(lambda: lease_until() >= begin + leases * 300_000, "renewals")
 
 
 def pause_between_transactions(child: ChildProcess, url: str) -> None:
@@ -83,6 +82,7 @@ def open_gate(gates: Path, run_id: str) -> None:
     (gates / run_id).touch()
 
 
+@pytest.mark.every_database
 async def test_a_killed_worker_is_taken_over_from(app: Outlast, start_worker: StartWorker, gates: Path) -> None:
     async with app:
         first = start_worker("first")
@@ -99,6 +99,7 @@ async def test_a_killed_worker_is_taken_over_from(app: Outlast, start_worker: St
         assert "reserve" not in second.output, "what is recorded is not done again"
 
 
+@pytest.mark.every_database
 async def test_a_terminated_worker_hands_its_runs_over_at_once(
     app: Outlast, start_worker: StartWorker, gates: Path
 ) -> None:
@@ -118,6 +119,7 @@ async def test_a_terminated_worker_hands_its_runs_over_at_once(
         assert await run.result(timeout="30s") == "charged by second"
 
 
+@pytest.mark.every_database
 async def test_a_terminated_worker_lets_its_step_end_and_is_not_robbed_of_it(
     app: Outlast, start_worker: StartWorker, gates: Path, shared_database_url: str
 ) -> None:
