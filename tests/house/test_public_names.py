@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
+import re
 import types
+from typing import Any
+
+import pytest
 
 import outlast
 import outlast.errors
@@ -21,6 +26,21 @@ def test_every_name_is_listed_once_and_in_order() -> None:
 
     assert sorted(outlast.__all__) == sorted(names)
     assert len(set(outlast.__all__)) == len(outlast.__all__)
+
+
+def test_the_reference_page_names_all_and_nothing_else() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    named = set(re.findall(r"`([A-Za-z_]+)", page))
+
+    assert set(outlast.__all__) - named == set()
+    assert {name for name in named if name[0].isupper()} - set(outlast.__all__) == set()
+
+
+@pytest.mark.parametrize("kind", [outlast.Run, outlast.Entry, outlast.SignalReceipt, outlast.StopReceipt, outlast.Page])
+def test_the_reference_page_names_every_field(kind: type[Any]) -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+
+    assert [field.name for field in dataclasses.fields(kind) if f"`{field.name}`" not in page] == []
 
 
 def test_every_error_can_be_caught_by_its_public_name() -> None:
