@@ -185,6 +185,22 @@ async def test_a_listener_that_cannot_connect_stops_nobody() -> None:
     await database.close()
 
 
+async def test_after_a_fork_the_child_closes_its_own_and_leaves_the_parents_listening_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child waited for a task of the parent's loop, which is "attached to a different loop"."""
+    database = open_database("postgresql://me@127.0.0.1:1/nowhere")
+    await database.listen(Ear())
+    (listening,) = [task for task in asyncio.all_tasks() if task.get_name() == "outlast-listen"]
+
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: -1)
+        await asyncio.to_thread(asyncio.run, database.close())
+
+    assert not listening.done()
+    listening.cancel()
+
+
 async def test_listening_to_a_database_in_memory_says_nothing() -> None:
     database = open_database("sqlite://")
     await database.migrate()

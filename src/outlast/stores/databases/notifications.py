@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -29,9 +30,11 @@ class Notifications:
         self._ear = ear
         self._channel = channel
         self._task: asyncio.Task[None] | None = None
+        self._pid = os.getpid()
 
     async def listen(self, notice: Notice) -> None:
         await self.close()
+        self._pid = os.getpid()
         listening = asyncio.Event()
         self._task = asyncio.create_task(self._keep_listening(notice, listening.set), name="outlast-listen")
         # Done when it listens, or when that has to wait for the database; the poll covers the time between.
@@ -40,6 +43,9 @@ class Notifications:
         listened.cancel()
 
     async def close(self) -> None:
+        if self._pid != os.getpid():
+            # After a fork: the task and its loop are the parent's.
+            self._task = None
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
