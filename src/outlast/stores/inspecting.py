@@ -61,9 +61,11 @@ class Inspecting:
             # The first half is implied by the second; it is what an index range can be made of.
             "after_at": and_(runs.c.created_at >= after_at, or_(runs.c.created_at > after_at, runs.c.id > after_id)),
         }
-        return (
+        page = (
             select(*(runs.c[name] for name in RUN_COLUMNS))
             .where(*(condition for name, condition in filters.items() if name in shape))
             .order_by(runs.c.created_at, runs.c.id)
             .limit(bindparam("limit", type_=Integer))
         )
+        index = "runs_status" if "status" in shape else "runs_created"
+        return self._basis.dialect.by_index(page, runs, f"{self._basis.tables.name}_{index}")

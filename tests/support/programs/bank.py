@@ -101,7 +101,8 @@ async def finish(database: str, runs: list[str]) -> None:
 
 
 async def work(database: str, name: str, gate: str, *, lease: str) -> None:
-    """Work until somebody ends this process. A first attempt stands still in the middle of its step until there is a file."""
+    """Work until somebody ends this process. A first attempt stands still in the middle of its step until a file is
+    there."""
     global _inside  # noqa: PLW0603  of this process alone
 
     def wait(s: StepContext) -> None:

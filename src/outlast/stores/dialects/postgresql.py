@@ -39,8 +39,8 @@ _LOST: Final = frozenset(
 )
 """admin and crash shutdown, cannot_connect_now, too_many_connections, the idle timeouts; 25P02 follows one of ours.
 
-read_only_sql_transaction (a server that is not the primary any more, or not yet), disk_full, out_of_memory, io_error: another
-try, on a new connection, may find it mended. Nothing about the run is wrong.
+read_only_sql_transaction (a server that is not the primary any more, or not yet), disk_full, out_of_memory, io_error:
+another try, on a new connection, may find it mended. Nothing about the run is wrong.
 """
 
 _EXCLUSIVE = text("select count(pg_advisory_xact_lock(key)) from unnest(cast(:keys as bigint[])) as key")
