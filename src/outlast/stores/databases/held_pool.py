@@ -41,6 +41,7 @@ class HeldPool(Generic[C]):
         self._idle: list[C] = []
         self._is_closed = False
         self._end: AsyncGenerator[None, None] | None = None
+        self._connecting: set[asyncio.Future[C]] = set()
 
     async def take(self) -> C:
         """Return a connection of the caller's own, to be given back or dropped."""
@@ -55,10 +56,31 @@ class HeldPool(Generic[C]):
                     return connection
             if self._is_closed:
                 raise DatabaseUnavailable("The database was closed.")
-            return await self._connect()
         except BaseException:
             self._room.release()
             raise
+        return await self._connected()
+
+    async def _connected(self) -> C:
+        """Return a new connection. When its caller goes away meanwhile, it is finished for the next one: a driver that is
+        cut short while it connects leaves a future behind, of which asyncio complains in the log."""
+        connecting = asyncio.ensure_future(self._connect())
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            self._connecting.add(connecting)
+            connecting.add_done_callback(self._keep)
+            raise
+        except BaseException:
+            self._room.release()
+            raise
+
+    def _keep(self, connecting: asyncio.Future[C]) -> None:
+        self._connecting.discard(connecting)
+        if connecting.cancelled() or connecting.exception() is not None:
+            self._room.release()
+        else:
+            self.give(connecting.result())
 
     def give(self, connection: C) -> None:
         """Take back a connection that has no transaction open."""
