@@ -161,7 +161,9 @@ def _check_place(path: Path) -> None:
             f"The SQLite file {str(path)!r} cannot be made: there is no folder {str(path.parent)!r}."
         )
     if path.is_dir():
-        raise DatabaseUnavailable(f"{str(path)!r} is a folder. Name a file in the database's URL: sqlite:///{path}/outlast.db")
+        raise DatabaseUnavailable(
+            f"{str(path)!r} is a folder. Name a file in the database's URL: sqlite:///{path}/outlast.db"
+        )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise DatabaseUnavailable(
             f"The SQLite file {str(path)!r} cannot be opened to be read and written: this process has no permission."
