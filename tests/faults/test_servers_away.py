@@ -221,7 +221,7 @@ async def test_a_database_that_is_read_only_for_a_while_holds_no_run(
         starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(60)]
         await until_awaited(lambda: _is(len(calls) >= 20), "some steps")
         await set_read_only("on")
-        await until_awaited(lambda: _is("read-only" in caplog.text), "the worker to notice")
+        await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
         await set_read_only("off")
 
         assert await asyncio.gather(*starting) == [3 * number for number in range(60)]
