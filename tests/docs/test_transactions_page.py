@@ -142,7 +142,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[types.ModuleType]
     with contextlib.chdir(tmp_path_factory.mktemp("page")):
         exec(compile(program, str(PAGE), "exec", dont_inherit=True), module.__dict__)  # the project's own page
     yield module
-    module.__dict__.pop("Order").metadata.clear()
+    order = module.__dict__.pop("Order")
+    order.metadata.remove(order.__table__)
 
 
 @pytest.fixture

@@ -51,6 +51,8 @@ async def test_runs_of_a_claim_that_is_committed_late_are_found(postgres_url: st
         async def has_asked() -> bool:
             return not tenure.owns_strays or bool(await asyncio.to_thread(tables, waits_for_lock))
 
+        looking: Any = app._worker._shift and app._worker._shift._looking
+        await until(lambda: looking._woken is not None)
         postgres_proxy.hold_at(COMMIT_MESSAGE, after=b"echoing@1")
         await client.start(echoing, "hello", id="claimed-late")
         await asyncio.to_thread(postgres_proxy.wait_for_cut)
