@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -72,7 +73,7 @@ def same(found: object, wanted: object) -> None:
         raise ContractBroken(f"found {found!r}, wanted {wanted!r}")
 
 
-class Desk:
+class Desk(ABC):
     """What a case works with. `do` runs one verb as one transaction in the desk's colour."""
 
     def __init__(self, database: Database, open_store: OpenStore, clock: ManualClock) -> None:
@@ -81,21 +82,21 @@ class Desk:
         self._open_store = open_store
         self._counter = itertools.count(1)
 
-    def do(self, verb: Verb[T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def do(self, verb: Verb[T]) -> T: ...
 
+    @abstractmethod
     def together(self, verbs: Sequence[Verb[Any]]) -> list[Any]:
         """Run verbs at the same time, each over a handle of its own, and return their answers in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self, verb: Verb[T], *, commits: bool = True) -> T:
         """Run a verb at the end of a marked transaction that the database gives to the application, as a step does."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def gives_transactions(self) -> bool:
         """False for a database that has none to give in this colour; applications bring their own there."""
-        raise NotImplementedError
 
     # ---- what most cases need
 
