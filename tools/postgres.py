@@ -29,6 +29,11 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
+if not __package__:  # run as a file
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from tools.processes import freeze, thaw
+
 OLDEST = 13
 _IN_MEMORY = Path("/dev/shm")
 _ROOM = 3 * 2**30
@@ -177,15 +182,13 @@ class PrivatePostgres:
         self.start()
 
     def pause(self) -> None:
-        """Freeze the server and each of its connections: links stay open and nothing answers."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGSTOP)  # first, so that it starts no further process
-        _signal_all(_children(self._server.pid), signal.SIGSTOP)
+        """Freeze the server and each of its connections: links stay open, and nothing answers from when this returns."""
+        freeze(self.pid)
 
     def resume(self) -> None:
         """Let a paused server go on; nothing happens to one that is not paused."""
-        if self.is_running and self._server is not None:
-            _signal_all([*_children(self._server.pid), self._server.pid], signal.SIGCONT)
+        if self.is_running:
+            thaw(self.pid)
 
     def close(self) -> None:
         """Stop it and remove all it has made. May be called twice."""
@@ -304,31 +307,6 @@ def _free_port() -> int:
         return port
 
 
-def _signal_all(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _children(parent: int) -> list[int]:
-    """The processes that `parent` has started. A backend leaves its process group, so only this finds it."""
-    return [pid for pid, its_parent in _processes() if its_parent == parent]
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Every process with its parent; from /proc where there is one, since a small image may lack `ps`."""
-    if not Path("/proc/self/stat").exists():
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-        for line in listed.splitlines():
-            pid, parent = line.split()
-            yield int(pid), int(parent)
-        return
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # "pid (name) state parent ..."; a name may hold spaces and brackets.
-            yield int(stat.parent.name), int(stat.read_text().rpartition(")")[2].split()[1])
-
-
 # -- commands
 
 
@@ -367,7 +345,7 @@ def guard(folder: Path) -> int:
         pid = int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
         if _lives_in(folder, pid):
             os.kill(pid, signal.SIGQUIT)
-            _signal_all([*_children(pid), pid], signal.SIGCONT)
+            thaw(pid)
         while _lives_in(folder, pid):
             time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)

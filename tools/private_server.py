@@ -22,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self, TypedDict
 
+from tools.processes import freeze, thaw
+
 ROOT = Path(__file__).resolve().parents[1]
 _IN_MEMORY = Path("/dev/shm")
 _ROOM = 3 * 2**30
@@ -141,14 +143,13 @@ class PrivateServer(ABC):
         self.start()
 
     def pause(self) -> None:
-        """Freeze the server: links stay open and nothing answers."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGSTOP)
+        """Freeze the server: links stay open, and nothing answers from when this returns."""
+        freeze(self.pid)
 
     def resume(self) -> None:
         """Let a paused server go on; nothing happens to one that is not paused."""
-        if self.is_running and self._server is not None:
-            self._server.send_signal(signal.SIGCONT)
+        if self.is_running:
+            thaw(self.pid)
 
     def close(self) -> None:
         """Stop it and remove all it has made. May be called twice."""

@@ -20,6 +20,7 @@ import pytest
 
 from support.processes import TESTS, ChildProcess, Heard
 from support.programs.nursery import FIRST, LAST
+from tools.processes import freeze, thaw
 
 
 class WarmProcess(Heard):
@@ -45,10 +46,11 @@ class WarmProcess(Heard):
         self._send(signal.SIGTERM)
 
     def pause(self) -> None:
-        self._send(signal.SIGSTOP)
+        """Stop it, and return when no thread of it runs any more."""
+        freeze(self.pid)
 
     def resume(self) -> None:
-        self._send(signal.SIGCONT)
+        thaw(self.pid)
 
     def wait(self, *, timeout: float = 30) -> int:
         """Its exit code (minus the signal's number when a signal ended it), once all its output is read."""

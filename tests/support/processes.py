@@ -14,6 +14,8 @@ from typing import IO, Protocol
 
 import pytest
 
+from tools.processes import freeze, thaw
+
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 
@@ -97,10 +99,11 @@ class ChildProcess(Heard):
         self._process.terminate()
 
     def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        """Stop it, and return when no thread of it runs any more."""
+        freeze(self.pid)
 
     def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
+        thaw(self.pid)
 
     def wait(self, *, timeout: float = 30) -> int:
         """Its exit code (minus the signal's number when a signal ended it), once all its output is read."""

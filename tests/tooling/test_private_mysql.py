@@ -18,6 +18,7 @@ import pytest
 from support.probing import until
 from support.processes import StartProcess
 from tools.mysql import PrivateMySQL
+from tools.processes import is_standing
 
 OWNER = """
 import sys
@@ -79,6 +80,7 @@ def test_a_paused_server_answers_nothing_until_it_goes_on(breakable_mysqlish: Pr
     with closing(_connect(url)) as made:
         connection: Any = made
         breakable_mysqlish.pause()
+        assert is_standing(breakable_mysqlish.pid)
         connection._execute_command(3, "select 1")
         assert not _is_readable(connection, seconds=0.2)
 

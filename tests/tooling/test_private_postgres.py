@@ -17,6 +17,7 @@ import pytest
 from support.processes import StartProcess
 from support.tcp_proxy import COMMIT_MESSAGE, TcpProxy
 from tools.postgres import PrivatePostgres
+from tools.processes import children, is_standing
 
 OWNER = """
 from tools.postgres import PrivatePostgres
@@ -71,6 +72,7 @@ def test_a_stopped_server_refuses_and_comes_back_on_its_port(breakable_postgres:
 def test_a_paused_server_answers_nothing_until_it_goes_on(breakable_postgres: PrivatePostgres) -> None:
     with closing(psycopg.connect(breakable_postgres.url())) as connection:
         breakable_postgres.pause()
+        assert all(map(is_standing, [breakable_postgres.pid, *children(breakable_postgres.pid)]))
         connection.pgconn.send_query(b"select 1")
         connection.pgconn.flush()
         assert not _is_readable(connection.fileno(), seconds=0.2)
