@@ -12,21 +12,23 @@ SHARED: Final = ("sqlite-file", "postgresql")
 
 KINDS: Final = (*SHARED, "sqlite-memory")
 FURTHER: Final = ("mysql", "mariadb")
-WIDE: Final = frozenset({"race"})
-"""Folders whose tests run on the further kinds too: what a store does is tried on every database, what is above the stores
-on two that differ most."""
+WIDE: Final = frozenset({"field", "race"})
+"""Folders whose tests run on the further kinds too, but for those marked `two_databases`. Elsewhere those do that are
+marked `every_database`, or `every_database("mysql")` where one of them says enough for what the test costs."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, kinds in (("database_url", KINDS), ("shared_database_url", SHARED)):
         if fixture in metafunc.fixturenames:
-            further = FURTHER if _is_wide(metafunc.definition) else ()
-            metafunc.parametrize(fixture, (*kinds, *further), indirect=True)
+            metafunc.parametrize(fixture, (*kinds, *_further(metafunc.definition)), indirect=True)
 
 
-def _is_wide(test: pytest.Item) -> bool:
+def _further(test: pytest.Item) -> tuple[str, ...]:
     chosen = test.get_closest_marker("every_database")
-    return chosen is not None if test.path.parent.name not in WIDE else test.get_closest_marker("two_databases") is None
+    if chosen is not None:
+        return chosen.args or FURTHER
+    is_wide = test.path.parent.name in WIDE and test.get_closest_marker("two_databases") is None
+    return FURTHER if is_wide else ()
 
 
 @pytest.fixture
