@@ -55,8 +55,9 @@ demo: $(READY)  ## the shop example, killed in the middle of an order and starte
 shop: $(READY)  ## the shop example, left running for you to try
 	@$(PY) -m examples.shop
 
-bench: $(READY)  ## figures of outlast beside its peers, on a private PostgreSQL with fsync on
+bench: $(READY)  ## figures of outlast beside its peers, on private servers with fsync on
 	@$(PY) tools/postgres.py ensure
+	@for server in mysql mariadb; do $(PY) -m tools.$$server ensure || exit 1; done
 	@$(PY) -m benchmarks.run $(ARGS)
 
 constraints:  ## write constraints.txt anew from the latest versions, then make setup again

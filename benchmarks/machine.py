@@ -8,21 +8,22 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import ROOT
 
 
-def describe(data: Path, postgres: str) -> dict[str, Any]:
-    """`postgres` is the server's own version; `data` the folder that the databases lie in."""
+def describe(data: Path, servers: Mapping[str, str]) -> dict[str, Any]:
+    """`servers` are their own versions; `data` the folder that the databases lie in."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "postgres": postgres,
+        **servers,
         "filesystem": _filesystem(data),
         "fdatasync_ms": _fdatasync(data),
         "commit": _commit(),

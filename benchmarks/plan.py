@@ -6,7 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-SYSTEMS: Final = ("outlast", "dbos", "absurd", "procrastinate", "outlast-sqlite", "dbos-sqlite")
+SYSTEMS: Final = (
+    "outlast",
+    "dbos",
+    "absurd",
+    "procrastinate",
+    "outlast-mysql",
+    "outlast-mariadb",
+    "outlast-sqlite",
+    "dbos-sqlite",
+)
+"""What follows a library's name is the kind of database that it is measured on; without it, that is PostgreSQL."""
+
+
+def database_of(system: str) -> str:
+    """Return the kind of database that a system is measured on."""
+    return system.partition("-")[2] or "postgresql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +38,39 @@ PLAN: Final[dict[str, dict[str, Size]]] = {
     "w1-direct": {
         "outlast": Size(3_000, 10_000),
         "dbos": Size(150, 500),
+        "outlast-mysql": Size(1_500, 5_000),
+        "outlast-mariadb": Size(1_500, 5_000),
         "outlast-sqlite": Size(1_500, 5_000),
         "dbos-sqlite": Size(100, 400),
     },
-    "w1-direct-4": {"outlast": Size(1_000, 3_000), "dbos": Size(150, 500)},
+    "w1-direct-4": {
+        "outlast": Size(1_000, 3_000),
+        "dbos": Size(150, 500),
+        "outlast-mysql": Size(500, 1_500),
+        "outlast-mariadb": Size(500, 1_500),
+    },
     "w1-queue-1": {
         "outlast": Size(2_000, 8_000),
         "dbos": Size(150, 500),
         "absurd": Size(400, 1_500),
         "procrastinate": Size(500, 2_000),
+        "outlast-mysql": Size(1_000, 4_000),
+        "outlast-mariadb": Size(1_000, 4_000),
     },
     "w1-queue-2": {
         "outlast": Size(2_000, 8_000),
         "dbos": Size(150, 500),
         "absurd": Size(400, 1_500),
         "procrastinate": Size(500, 2_000),
+        "outlast-mysql": Size(1_000, 4_000),
+        "outlast-mariadb": Size(1_000, 4_000),
     },
     "w2": {
         "outlast": Size(100, 200),
         "dbos": Size(30, 100),
         "absurd": Size(50, 150),
+        "outlast-mysql": Size(100, 200),
+        "outlast-mariadb": Size(100, 200),
         "outlast-sqlite": Size(100, 200),
         "dbos-sqlite": Size(20, 60),
     },
@@ -51,6 +79,8 @@ PLAN: Final[dict[str, dict[str, Size]]] = {
         "outlast": Size(50, 100),
         "dbos": Size(20, 60),
         "absurd": Size(30, 100),
+        "outlast-mysql": Size(50, 100),
+        "outlast-mariadb": Size(50, 100),
         "outlast-sqlite": Size(50, 100),
         "dbos-sqlite": Size(3, 10, rounds=1),
     },
@@ -58,6 +88,8 @@ PLAN: Final[dict[str, dict[str, Size]]] = {
         "outlast": Size(500, 2_000, (5, 8)),
         "dbos": Size(500, 2_000, (20, 50), rounds=1),
         "absurd": Size(500, 2_000, (8, 15)),
+        "outlast-mysql": Size(500, 2_000, (5, 8)),
+        "outlast-mariadb": Size(500, 2_000, (5, 8)),
         "outlast-sqlite": Size(500, 2_000, (5, 8)),
     },
     "w5-single": {
@@ -65,17 +97,23 @@ PLAN: Final[dict[str, dict[str, Size]]] = {
         "dbos": Size(500, 2_000),
         "absurd": Size(1_000, 4_000),
         "procrastinate": Size(1_000, 4_000),
+        "outlast-mysql": Size(2_000, 5_000),
+        "outlast-mariadb": Size(2_000, 5_000),
         "outlast-sqlite": Size(2_000, 5_000),
     },
     "w5-bulk": {
         "outlast": Size(10_000, 40_000),
         "procrastinate": Size(4_000, 20_000),
+        "outlast-mysql": Size(10_000, 40_000),
+        "outlast-mariadb": Size(10_000, 40_000),
         "outlast-sqlite": Size(10_000, 40_000),
     },
     "w6": {
         "outlast": Size(60, 180),
         "dbos": Size(30, 90, rounds=1),
         "absurd": Size(30, 90, rounds=1),
+        "outlast-mysql": Size(60, 180, rounds=1),
+        "outlast-mariadb": Size(60, 180, rounds=1),
         "outlast-sqlite": Size(60, 180, rounds=1),
     },
 }

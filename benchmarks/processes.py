@@ -31,7 +31,8 @@ class Measurement:
     system: str
     workload: str
     database: str
-    postmaster: int | None
+    server: int | None
+    """The process of the database server, if there is one."""
     runs: int
     at_once: int = 100
     workers: int = 1

@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,17 +19,17 @@ from typing import Any
 
 from benchmarks import machine, report
 from benchmarks.peers import peers_python
-from benchmarks.plan import PLAN, SYSTEMS, Planned, planned
+from benchmarks.plan import PLAN, SYSTEMS, Planned, database_of, planned
 from benchmarks.processes import ROOT, Measurement, MeasurementFailed, ask_child, measure_in_child
-from benchmarks.server import FOLDER, SETTINGS, empty_database, running_server, server_version
-from tools.postgres import PrivatePostgres, find_binaries
+from benchmarks.server import FOLDER, SETTINGS, Server, empty_database, running_servers, version
+from tools.postgres import find_binaries
 
 
 @dataclass(slots=True)
 class Bench:
-    """One run of the benchmark: its server, its folder, and what it has measured so far."""
+    """One run of the benchmark: its servers, its folder, and what it has measured so far."""
 
-    server: PrivatePostgres
+    servers: Mapping[str, Server]
     folder: Path
     pythons: dict[str, str]
     measurements: list[dict[str, Any]] = field(default_factory=list)
@@ -51,11 +51,12 @@ class Bench:
 
     def _asked(self, wanted: Planned, url: str) -> Measurement:
         finished, sleeping = wanted.history
+        server = self.servers.get(database_of(wanted.system))
         return Measurement(
             system=wanted.system,
             workload=wanted.workload,
             database=url,
-            postmaster=None if wanted.system.endswith("-sqlite") else self.server.pid,
+            server=None if server is None else server.pid,
             runs=wanted.runs,
             at_once=4 if wanted.workload == "w1-direct-4" else 100,
             workers=2 if wanted.workload == "w1-queue-2" else 1,
@@ -66,11 +67,12 @@ class Bench:
 
     @contextlib.contextmanager
     def _database(self, system: str) -> Iterator[str]:
-        if system.endswith("-sqlite"):
+        server = self.servers.get(database_of(system))
+        if server is None:
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 yield f"sqlite:///{folder}/bench.db"
         else:
-            with empty_database(self.server) as url:
+            with empty_database(server) as url:
                 yield url
 
 
@@ -80,13 +82,16 @@ def main() -> None:
     peers = peers_python(options.peers) if any(not name.startswith("outlast") for name in options.systems) else ""
     pythons = {name: sys.executable if name.startswith("outlast") else peers for name in options.systems}
     os.environ["PATH"] = f"{find_binaries()}:{os.environ['PATH']}"  # absurdctl calls psql
-    with tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=FOLDER) as folder, running_server() as server:
-        bench = Bench(server, Path(folder), pythons)
+    with (
+        tempfile.TemporaryDirectory(prefix="outlast-bench-", dir=FOLDER) as folder,
+        running_servers(options.systems) as servers,
+    ):
+        bench = Bench(servers, Path(folder), pythons)
         conditions = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "quick": options.quick,
-            "machine": machine.describe(Path(folder), server_version(server)),
-            "settings": SETTINGS,
+            "machine": machine.describe(Path(folder), {kind: version(server) for kind, server in servers.items()}),
+            "settings": {kind: SETTINGS[kind] for kind in servers},
             "versions": versions(pythons),
         }
         missed = carry_out(bench, options)
@@ -144,8 +149,9 @@ def conclude(measurements: list[dict[str, Any]], conditions: dict[str, Any], mis
     file = results / f"{conditions['date'].replace(':', '')}.json"
     file.write_text(json.dumps(document, indent=1))
     print(report.tables(measurements))
-    for title in ("machine", "settings", "versions"):
-        print(f"\n{title}: " + ", ".join(f"{name} {value}" for name, value in conditions[title].items()))
+    settings = {f"settings of {kind}": values for kind, values in conditions["settings"].items()}
+    for title, values in {"machine": conditions["machine"], **settings, "versions": conditions["versions"]}.items():
+        print(f"\n{title}: " + ", ".join(f"{name} {value}".strip() for name, value in values.items()))
     print(f"\nAll figures: {file}")
     if missed:
         print(f"Not measured, there was no time left: {', '.join(missed)}")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from benchmarks.measure import Probe
+from benchmarks.probing import Probe
 
 Role = Literal["all", "client", "worker"]
 """Which part one process plays: it starts and executes runs, only starts them, or only executes them."""
@@ -110,7 +110,7 @@ def load(name: str, database: str) -> System:
 
 def adapter(name: str) -> type[System]:
     """The adapter of a system; imports its library only here, in the child process that measures it."""
-    module, attribute = MODULES[name.removesuffix("-sqlite")]
+    module, attribute = MODULES[name.partition("-")[0]]
     found: type[System] = getattr(importlib.import_module(module), attribute)
     return found
 

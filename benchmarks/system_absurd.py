@@ -15,7 +15,7 @@ from typing import Any
 
 from absurd_sdk import AsyncAbsurd, AsyncTaskContext  # pyright: ignore[reportMissingImports]  # of the peers
 
-from benchmarks.measure import Probe
+from benchmarks.probing import Probe
 from benchmarks.system import Counts, Key, Role, System
 
 QUEUE = "bench"

@@ -10,7 +10,7 @@ import time
 
 from dbos import DBOS, DBOSClient, DBOSConfig  # pyright: ignore[reportMissingImports]  # of the peers
 
-from benchmarks.measure import Probe
+from benchmarks.probing import Probe
 from benchmarks.system import Counts, Key, Role, System
 
 QUEUE = "bench"

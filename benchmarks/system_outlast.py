@@ -6,7 +6,7 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
-from benchmarks.measure import Probe
+from benchmarks.probing import Probe
 from benchmarks.system import Counts, Key, Role, System
 from outlast import Context, Outlast, Signal, WorkerOptions, step, workflow
 
@@ -40,11 +40,11 @@ async def sleeper(ctx: Context, until: float) -> int:
 
 
 class OutlastSystem(System):
-    packages = ("outlast", "asyncpg", "sqlalchemy")
+    packages = ("outlast", "asyncpg", "asyncmy", "sqlalchemy")
 
     def __init__(self, database: str) -> None:
         super().__init__(database)
-        self._prefix = "outlast_" if self.is_sqlite else "outlast."
+        self._prefix = "outlast." if database.startswith("postgresql") else "outlast_"
         self._app = self._application("client")
         runs, journal = f"{self._prefix}runs", f"{self._prefix}journal"
         self.counts = Counts(

@@ -7,7 +7,7 @@ from typing import Any
 
 import procrastinate  # pyright: ignore[reportMissingImports]  # of the peers
 
-from benchmarks.measure import Probe
+from benchmarks.probing import probe_of
 from benchmarks.system import Counts, Key, Role, System
 
 
@@ -21,7 +21,7 @@ class ProcrastinateSystem(System):
 
     def __init__(self, database: str) -> None:
         super().__init__(database)
-        self._look = Probe(database)
+        self._look = probe_of(database)
         self._worker: asyncio.Task[None] | None = None
         self._app, self._task = self._application()
 

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from benchmarks.measure import Meter, Probe, latencies
+from benchmarks.measure import Meter, latencies
+from benchmarks.probing import Probe, probe_of
 from benchmarks.processes import Figures, Measurement, Worker, ask_child, measure_in_child
 from benchmarks.system import System, fan, load, opened
 
@@ -43,7 +44,7 @@ async def executing(asked: Measurement, system: System) -> AsyncIterator[list[Wo
 
 
 def _meter(asked: Measurement, workers: list[Worker]) -> Meter:
-    return Meter(asked.database, asked.postmaster, [worker.pid for worker in workers])
+    return Meter(asked.database, asked.server, [worker.pid for worker in workers])
 
 
 async def throughput_in_process(asked: Measurement) -> Figures:
@@ -67,7 +68,7 @@ async def throughput_by_queue(asked: Measurement) -> Figures:
 
 async def _throughput(asked: Measurement, work: Callable[[System, Probe], Awaitable[None]]) -> Figures:
     system = await created(asked)
-    async with executing(asked, system) as workers, Probe(asked.database) as probe:
+    async with executing(asked, system) as workers, probe_of(asked.database) as probe:
         await fan(WARM_UP, 10, lambda number: system.start(number, 3))
         await probe.until(system.counts.finished, WARM_UP)
         meter = _meter(asked, workers)
@@ -146,7 +147,7 @@ async def _signalled(system: System, number: int) -> float:
 async def timers(asked: Measurement) -> Figures:
     """W4: runs that sleep until one moment: how late each goes on, and when all are completed."""
     system = await created(asked)
-    async with executing(asked, system), Probe(asked.database) as probe:
+    async with executing(asked, system), probe_of(asked.database) as probe:
         until = time.time() + asked.ahead_s
         await fan(asked.runs, 50, lambda _: system.start_sleeping(until))
         await probe.until(system.counts.asleep, asked.runs, within=max(0.0, until - time.time()))
@@ -195,7 +196,7 @@ async def _starts(asked: Measurement, work: Callable[[System], Awaitable[None]])
         await work(system)
         seconds = time.perf_counter() - began
         figures = await meter.stop(asked.runs)
-    async with Probe(asked.database) as probe:
+    async with probe_of(asked.database) as probe:
         started = await probe.count(system.counts.started)
         if started < asked.runs + 1:
             raise AssertionError(f"{started} runs started of {asked.runs + 1}")
@@ -208,12 +209,12 @@ async def history(asked: Measurement) -> Figures:
     Each of the three is measured in a process of its own, so that every plan is made anew.
     """
     system = await created(asked)
-    async with executing(asked, system), Probe(asked.database) as probe:
+    async with executing(asked, system), probe_of(asked.database) as probe:
         finished, sleeping = await system.start(0, 3), await system.start_sleeping(time.time() + 86_400)
         await system.result(finished)
         await probe.until(system.counts.asleep, 1, within=20)
     probing = replace(asked, workload="w6-latency")
-    async with Probe(asked.database) as probe:
+    async with probe_of(asked.database) as probe:
         await probe.freeze_statistics()
         before = await measure_in_child(probing)
         await system.load_history(probe, finished, sleeping, (asked.finished, asked.sleeping))

@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -48,8 +48,8 @@ class PrivateMySQL(PrivateServer):
     name: ClassVar[str] = "MySQL"
     scheme: ClassVar[str] = "mysql"
 
-    def __init__(self, *, fsync: bool = False) -> None:
-        super().__init__(fsync=fsync)
+    def __init__(self, *, fsync: bool = False, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(fsync=fsync, settings=settings)
         self._program = self._find_program()
         self._databases = 0
         self._connection: pymysql.Connection[Any] | None = None

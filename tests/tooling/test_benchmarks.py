@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.measure import Probe, latencies, process_tree_cpu
-from benchmarks.plan import PLAN, SYSTEMS, planned
+from benchmarks.counters import counters_of
+from benchmarks.measure import latencies, process_tree_cpu
+from benchmarks.plan import PLAN, SYSTEMS, database_of, planned
+from benchmarks.probing import probe_of
 from benchmarks.report import judge, summarize, tables
 from benchmarks.run import names
 from benchmarks.targets import TARGETS
+from support.probing import connect_mysql
 
 
 def measured(system: str, workload: str, **figures: float) -> dict[str, Any]:
@@ -104,8 +107,50 @@ async def test_a_copied_row_differs_only_where_it_is_told_to(tmp_path: Path) -> 
         connection.execute("insert into runs values ('a', 'completed'), ('b', 'running')")
     connection.close()
 
-    async with Probe(f"sqlite:///{file}") as probe:
+    async with probe_of(f"sqlite:///{file}") as probe:
         await probe.clone("runs", "s.id = 'a'", 3, {"id": "'copy-' || g"})
 
         assert await probe.count("select count(*) from runs where status = 'completed'") == 4
         assert await probe.column("select id from runs where id like 'copy-%'") == ["copy-1", "copy-2", "copy-3"]
+
+
+async def test_rows_are_copied_and_read_anew_on_mysql_and_mariadb_too(mysqlish_url: str) -> None:
+    async with probe_of(mysqlish_url) as probe:
+        await probe.execute(
+            "create table runs (number int auto_increment primary key, id varchar(20), status varchar(20))"
+        )
+        await probe.execute("insert into runs (id, status) values ('a', 'completed'), ('b', 'running')")
+
+        await probe.clone("runs", "s.id = 'a'", 3_000, {"id": "'copy-' || g"})
+        await probe.freeze_statistics()
+        await probe.analyze()
+
+        assert await probe.count("select count(*) from runs where status = 'completed'") == 3_001
+        assert await probe.column("select id from runs where number > 2 order by number limit 1") == ["copy-1"]
+
+
+async def test_a_server_counts_what_was_measured_and_nothing_of_the_harness(mysqlish_url: str) -> None:
+    counters = counters_of(mysqlish_url)
+    await counters.open()
+    async with probe_of(mysqlish_url) as probe:
+        await probe.execute("create table runs (id int primary key)")
+        with connect_mysql(mysqlish_url) as connection, connection.cursor() as cursor:
+            before = await counters.read()
+            for number in range(3):
+                cursor.execute(f"insert into runs values ({number})")
+            await probe.count("select count(*) from runs")
+            after = await counters.read()
+    await counters.close()
+
+    assert after["statements"] - before["statements"] == 3
+    assert after["commits"] - before["commits"] >= 3
+    assert after["wal_bytes"] > before["wal_bytes"]
+
+
+def test_outlast_is_measured_on_every_database_it_is_for() -> None:
+    kinds = {database_of(system) for system in SYSTEMS if system.startswith("outlast")}
+
+    assert kinds == {"postgresql", "mysql", "mariadb", "sqlite"}
+    for workload, sizes in PLAN.items():
+        if "outlast" in sizes:
+            assert {"outlast-mysql", "outlast-mariadb"} <= sizes.keys(), workload
