@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from outlast import Context, workflow
-from outlast.engine.decision import Finished, Working
+from outlast.engine.decision import Finished, Parked, Working
+from outlast.engine.execution import Execution
 from support.replaying import Rehearsal
 
 
@@ -142,3 +144,34 @@ def test_a_run_leaves_nothing_for_the_garbage_collector(turns: int) -> None:
         assert loop() is None
     finally:
         gc.enable()
+
+
+def test_a_parked_run_takes_little_memory() -> None:
+    """Thousands of them are kept. The collector has to look through each of their objects, too."""
+
+    @workflow("sleeper")
+    async def sleeper(ctx: Context) -> None:
+        await ctx.sleep("nap", "1h")
+
+    run = Rehearsal(sleeper)
+
+    def parked() -> Execution:
+        execution = run.execution()
+        execution.resume()
+        assert isinstance(execution.run().state, Parked)
+        return execution
+
+    parked()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, looked_through = tracemalloc.get_traced_memory()[0], len(gc.get_objects())
+        kept = [parked() for _ in range(100)]
+        gc.collect()
+        bytes_of_one = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+        objects_of_one = (len(gc.get_objects()) - looked_through) / len(kept)
+    finally:
+        tracemalloc.stop()
+
+    assert bytes_of_one < 8_000
+    assert objects_of_one < 50

@@ -125,7 +125,7 @@ class Code:
         self._is_stopping = False
         self._questions = 0
         self._refusals = 0
-        self._helpers = {Kind.RANDOM: 0, Kind.UUID: 0}
+        self._helpers: dict[Kind, int] = {}
 
     # What the execution does with it.
 
@@ -159,10 +159,11 @@ class Code:
 
     def stop(self) -> None:
         """End the code: it is cancelled, and may not ask for anything any more."""
-        self.loop.forget_ended()
+        is_going_on = self.loop.forget_ended()
         self._is_stopping = True
         self.performing.forget_waiting()
-        wind_up(self.loop, self.main)
+        if is_going_on:
+            wind_up(self.loop, self.main)
 
     def close(self) -> None:
         """Drop the code where it stands."""
@@ -319,8 +320,9 @@ class Code:
     def _helper(self, kind: Kind, read: Callable[[Any], T], make: Callable[[], T]) -> T:
         if not self._may_go_on():
             return make()
-        name = f"${kind}:{self._helpers[kind]}"
-        self._helpers[kind] += 1
+        number = self._helpers.get(kind, 0)
+        self._helpers[kind] = number + 1
+        name = f"${kind}:{number}"
         recorded = self._journal.look_up_reached(kind, name)
         if recorded is None:
             value = make()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import events
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
-from itertools import count
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
 
 T = TypeVar("T")
@@ -98,10 +96,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.host = host
         self.owner: Any = host
         """The same, as authors' objects know it: a `Host`."""
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: list[asyncio.Handle] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._most_tasks = 16
-        self._orders = count(first_order)
+        self._next_order = first_order
         self._left: list[AsyncGenerator[Any, Any]] | None = None
         self._is_dropped = False
 
@@ -129,27 +127,29 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
         It must be called from a plain callback: since Python 3.14 no task can run inside another one.
         """
-        ready, left = self._ready, MOST_HANDLES if most is None else most
+        left = MOST_HANDLES if most is None else most
         around = _take_over(self)
         try:
-            while ready:
-                handle = ready.popleft()
-                try:
-                    if not handle.cancelled():
-                        handle._run()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  loops are what calls this
-                except SystemExit:
-                    # It is the outcome of the task that raised it already; it must not end this process.
-                    pass
-                left -= 1
-                if not left:
+            while self._ready:
+                batch, self._ready = self._ready, []
+                left -= len(batch)
+                if left < 0:
                     raise TooManyHandles
+                for handle in batch:
+                    try:
+                        if not handle.cancelled():
+                            handle._run()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  loops are what calls this
+                    except SystemExit:
+                        # It is the outcome of the task that raised it already; it must not end this process.
+                        pass
         finally:
             _hand_back(around)
 
-    def forget_ended(self) -> None:
-        """Let go of tasks that have ended; asyncio then tells of errors that nobody asked for."""
+    def forget_ended(self) -> bool:
+        """Let go of tasks that have ended; asyncio then tells of errors that nobody asked for. True when any is left."""
         self._tasks = self.tasks
         self._most_tasks = max(16, 2 * len(self._tasks))
+        return bool(self._tasks)
 
     def make_ready(self, handle: asyncio.Handle) -> None:
         """Run a handle at the next `run_ready`."""
@@ -249,7 +249,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         **options: Any,  # noqa: ANN401  what a later Python adds
     ) -> asyncio.Task[T]:
-        task = WorkflowTask(coro, order=next(self._orders), loop=self, name=name, context=context, **options)
+        task = WorkflowTask(coro, order=self._next_order, loop=self, name=name, context=context, **options)
+        self._next_order += 1
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
             self.forget_ended()

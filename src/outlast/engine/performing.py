@@ -6,7 +6,6 @@ Steps and compensations are performed alike. This module knows nothing of who wa
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
 from functools import partial
@@ -100,9 +99,9 @@ class Performing:
         self._journal = journal
         self._time = time
         self._entropy = entropy
-        self._queue: deque[Action] = deque()
+        self._queue: list[Action] = []
         self._retries: list[tuple[int, int, Action]] = []
-        self._reports: deque[Report] = deque()
+        self._reports: list[Report] = []
         self._in_flight: dict[str, Action] = {}
         self._misused: dict[str, DefinitionError] = {}
         self._settled: dict[str, Outcome] = {}
@@ -233,7 +232,7 @@ class Performing:
         """The record that `settle` gave was committed."""
         action, outcome = self._in_flight.pop(call.name), self._settled.pop(call.name)
         self._journal.adopt(outcome.record)
-        self._reports.appendleft(Report(action, call.attempt, 0, outcome=outcome))
+        self._reports.insert(0, Report(action, call.attempt, 0, outcome=outcome))
 
     def given_back(self, call: StepCall) -> None:
         """An attempt was cut short and does not count."""
@@ -248,7 +247,7 @@ class Performing:
 
     def record_next(self, *, may_retry: bool) -> Outcome | None:
         """Record the next outcome; return it if it is the action's end, None if another attempt follows."""
-        report = self._reports.popleft()
+        report = self._reports.pop(0)
         action = report.action
         if report.outcome is not None:
             return report.outcome

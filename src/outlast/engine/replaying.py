@@ -6,7 +6,6 @@ them to the code one at a time, in the order they were recorded. All others are 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -59,7 +58,8 @@ class Journal:
         self._next_seq = len(records)
         self._new: list[Record] = []
         self._unasked: dict[str, Recorded] = {}
-        self._deliveries: deque[Record] = deque()
+        self._deliveries: list[Record] = []
+        """What is still to be handed to the code, the next one last."""
         self.stop: Record | None = None
         """The record of the stop, which comes after every delivery."""
         self.after_stop: list[Record] = []
@@ -77,6 +77,7 @@ class Journal:
                 self.note(ValueUnreadable(f"the journal of run {run_id!r}", f"entry {seq} is missing"))
                 break
             self._read(record)
+        self._deliveries.reverse()
 
     def _read(self, record: Record) -> None:
         if record.kind is Kind.UNKNOWN or record.phase is Phase.UNKNOWN:
@@ -117,7 +118,7 @@ class Journal:
     def next_unmatched(self) -> Record | None:
         """The first thing recorded that the code has not come to."""
         if self._deliveries:
-            return self._deliveries[0]
+            return self._deliveries[-1]
         return next((recorded.first for recorded in self._unasked.values()), self.stop)
 
     def is_taken(self, name: str) -> bool:
@@ -135,11 +136,11 @@ class Journal:
         """
         if not self._deliveries:
             return False
-        record = self._deliveries[0]
+        record = self._deliveries[-1]
         asker = self._askers.get(record.name)
         if asker is None or not asker.answer(record):
             raise self.mismatched(record, found())
-        self._deliveries.popleft()
+        self._deliveries.pop()
         self.answered(record.name)
         self.delivered_at = record.recorded_at
         return True
