@@ -83,6 +83,7 @@ def test_under_the_reloader_one_process_works_and_hands_over_when_the_code_chang
     site.close()
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(120)
 def test_each_process_that_gunicorn_forks_from_a_loaded_application_works_by_itself(
     site: Site, folder: Path, start_process: StartProcess, shared_database_url: str
@@ -138,6 +139,7 @@ def test_a_process_that_gunicorn_has_begun_can_work_before_its_first_request(
     site.close()
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(120)
 def test_a_worker_in_a_process_of_its_own_executes_what_the_server_starts(
     site: Site, folder: Path, start_process: StartProcess, shared_database_url: str

@@ -7,9 +7,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+import pytest
+
 from outlast import BlockingContext, Outlast, Signal, StepContext, WorkerOptions, step, workflow
 from support.probing import until, until_awaited
 
+pytestmark = pytest.mark.every_database
 approved = Signal("approved", bool)
 seen: list[threading.Thread] = []
 

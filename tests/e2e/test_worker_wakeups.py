@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from outlast import Context, Outlast, WorkerOptions, workflow
 from support.probing import until_awaited
 
@@ -39,6 +41,7 @@ async def _worker(url: str, options: WorkerOptions) -> Outlast:
     return app
 
 
+@pytest.mark.every_database
 async def test_a_run_goes_on_when_it_is_due_though_the_worker_that_parked_it_is_gone(shared_database_url: str) -> None:
     """Only that one knew when. The others look once in a third of their lease, however long their poll."""
     parker = Outlast(shared_database_url, workflows=[nap])

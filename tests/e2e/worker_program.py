@@ -92,7 +92,7 @@ def fork(s: StepContext) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     try:
         assert app is not None
-        if sys.argv[1].startswith("postgresql"):  # SQLite itself may be in the middle of something on another thread
+        if not sys.argv[1].startswith("sqlite"):  # SQLite itself may be in the middle of something on another thread
             app.blocking.start(quick, 40, id=f"{s.run_id}-child")
         app._worker.wake()
         os._exit(0)

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, create_engine, inspect
+from sqlalchemy import MetaData, inspect
 from typer.testing import CliRunner, Result
 
 from outlast import Outlast
 from outlast.cli.commands import commands
 from outlast.cli.schema import BEHIND
+from support.callers import blocking_engine
 
+pytestmark = pytest.mark.every_database
 TABLES = ("runs", "journal", "waits", "signals", "workers", "migrations")
 
 
@@ -38,7 +40,7 @@ def test_the_tables_are_missing_then_made_then_up_to_date(shared_database_url: s
 def test_the_printed_statements_make_what_migrate_makes(shared_database_url: str) -> None:
     printed = run("sql", "--url", shared_database_url, "--schema", "by_hand")
     assert printed.exit_code == 0
-    engine = create_engine(_driver(shared_database_url))
+    engine = blocking_engine(shared_database_url)
     with engine.begin() as connection:
         for statement in printed.output.split(";\n\n"):
             if statement.strip():
@@ -74,10 +76,6 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
 async def test_an_application_sees_its_version(database_url: str) -> None:
     async with Outlast(database_url, worker=False) as app:
         assert await app.schema_version() == (1, 1)
-
-
-def _driver(url: str) -> str:
-    return url.replace("postgresql:", "postgresql+psycopg:").replace("mysql:", "mysql+pymysql:")
 
 
 def _makes(statement: str, table: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from outlast import AppClosed, Context, DatabaseUnavailable, Outlast, Signal, workflow
 from support.colours import Ask, parked, result_of
 
+pytestmark = pytest.mark.every_database
 poked = Signal("poked", None)
 
 

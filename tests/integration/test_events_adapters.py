@@ -109,6 +109,7 @@ class Undone(Exception):
     """What makes a caller roll back."""
 
 
+@pytest.mark.every_database
 async def test_a_wrapped_bus_writes_in_the_transaction_that_it_finds(shared_database_url: str) -> None:
     engine = awaiting_engine(shared_database_url)
     async with opened(make_app(shared_database_url)) as app:
@@ -169,6 +170,7 @@ def id_of(message: Message) -> str:
     return message.id
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("awaits", [True, False], ids=["awaited", "blocking"])
 async def test_a_message_that_is_delivered_twice_is_taken_once(database_url: str, awaits: bool) -> None:
     async with opened(Outlast(database_url, workflows=[unpack], worker=False)) as app:
@@ -186,6 +188,7 @@ async def test_a_message_that_is_delivered_twice_is_taken_once(database_url: str
         assert await app.result("u", timeout="0s") == "p-1, p-2"
 
 
+@pytest.mark.every_database
 async def test_a_message_is_taken_in_the_consumers_transaction(shared_database_url: str) -> None:
     engine = awaiting_engine(shared_database_url)
     async with opened(Outlast(shared_database_url, workflows=[unpack], worker=False)) as app:

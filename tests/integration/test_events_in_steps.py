@@ -97,6 +97,7 @@ async def test_workflow_code_publishes_in_a_step_only(database_url: str) -> None
         assert await app.get("order-7") is None
 
 
+@pytest.mark.every_database
 async def test_what_a_transactional_step_publishes_commits_with_its_entry(shared_database_url: str) -> None:
     engine = awaiting_engine(shared_database_url)
     seen: list[object] = []

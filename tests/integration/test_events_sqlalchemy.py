@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import String, func, select
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
@@ -25,8 +25,8 @@ class Base(DeclarativeBase): ...
 class Order(Base):
     __tablename__ = "orders"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    parcel: Mapped[str | None] = mapped_column(default=None)
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    parcel: Mapped[str | None] = mapped_column(String(40), default=None)
 
     @classmethod
     def place(cls, order: str) -> Order:
@@ -126,6 +126,7 @@ async def was_sent(app: Outlast, order: str, parcel: str) -> bool:
     return not (await app.signal(delivered, parcel, key=order, id=parcel)).created
 
 
+@pytest.mark.every_database
 async def test_what_objects_record_is_published_with_the_rows(shared_database_url: str, colour: Any) -> None:
     async with world(shared_database_url, colour) as (app, transact):
         await transact(lambda session: session.add(Order.place("7")))
@@ -141,6 +142,7 @@ async def test_what_objects_record_is_published_with_the_rows(shared_database_ur
         assert orders(shared_database_url) == 1
 
 
+@pytest.mark.every_database
 async def test_the_commit_wakes_the_worker(shared_database_url: str, colour: Any) -> None:
     """The worker's own look is an hour away."""
     async with world(shared_database_url, colour, worker=WorkerOptions(poll="1h")) as (app, transact):
@@ -149,6 +151,7 @@ async def test_the_commit_wakes_the_worker(shared_database_url: str, colour: Any
         assert await app.result("thanks-7", timeout="20s") == "thanks for 7"
 
 
+@pytest.mark.every_database
 async def test_what_is_rolled_back_is_not_published(shared_database_url: str, colour: Any) -> None:
     def place(session: Session) -> None:
         session.add(Order.place("7"))
@@ -164,6 +167,7 @@ async def test_what_is_rolled_back_is_not_published(shared_database_url: str, co
         assert orders(shared_database_url) == 1
 
 
+@pytest.mark.every_database
 async def test_a_start_that_conflicts_refuses_the_commit(shared_database_url: str, colour: Any) -> None:
     async with world(shared_database_url, colour) as (app, transact):
         await app.start(fulfil, "other", id="order-7")
@@ -175,6 +179,7 @@ async def test_a_start_that_conflicts_refuses_the_commit(shared_database_url: st
         assert orders(shared_database_url) == 0
 
 
+@pytest.mark.every_database
 async def test_a_rolled_back_savepoint_takes_what_was_recorded_in_it(shared_database_url: str, colour: Any) -> None:
     def work(session: Session) -> None:
         outer = Order.place("outer")
@@ -265,6 +270,7 @@ async def test_what_a_deleted_object_recorded_is_published(shared_database_url: 
         assert await was_sent(app, "7", "p-1")
 
 
+@pytest.mark.every_database
 async def test_the_order_of_objects_does_not_hide_a_signal_from_a_run(shared_database_url: str, colour: Any) -> None:
     """Whichever object comes first: the run is started before the signal is sent, so it sees it."""
 

@@ -101,6 +101,7 @@ async def test_handlers_are_called_before_the_commit_and_their_error_can_undo_it
         assert await orders(place.url) == 0
 
 
+@pytest.mark.every_database
 async def test_a_blocking_publish_joins_a_blocking_session(shared_database_url: str) -> None:
     async with world(Place(shared_database_url, "Session")) as (app, caller):
         async with caller.transaction() as tx:
@@ -136,6 +137,7 @@ async def test_a_conflict_is_raised_before_a_signal_is_sent_and_leaves_the_trans
         assert await orders(place.url) == 2
 
 
+@pytest.mark.every_database
 async def test_a_root_handle_is_refused(shared_database_url: str) -> None:
     engine = awaiting_engine(shared_database_url)
     async with world(Place(shared_database_url, "AsyncSession")) as (app, _):

@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from outlast import (
     Context,
@@ -29,7 +27,9 @@ from outlast import (
 from outlast.testing import ManualClock
 from support.callers import ROADS
 from support.colours import Ask, parked, result_of
+from support.probing import Tables
 
+pytestmark = pytest.mark.every_database
 approve = Signal("approve", dict[str, str])
 number = Signal("number", int)
 note = Signal("note", str)
@@ -278,6 +278,7 @@ async def test_a_hundred_waiting_callers_hold_no_thread(database_url: str) -> No
         assert await still_there_after_a_look(looking) == set()
 
 
+@pytest.mark.two_databases  # it never comes to the store
 @pytest.mark.parametrize("verb", ["start", "signal", "get", "result", "cancel", "list"])
 async def test_a_verb_in_workflow_code_is_an_error_at_once_in_both_colours(database_url: str, verb: str) -> None:
     """Seen in the field: a blocking call in workflow code waited for work that needed the same loop."""
@@ -329,16 +330,10 @@ async def test_one_damaged_result_does_not_hide_a_list(shared_database_url: str,
         handles = await app.start_many(echo, range(20))
         for handle in handles:
             await handle.result(timeout="20s")
-        is_sqlite = shared_database_url.startswith("sqlite")
-        kind = "sqlite+aiosqlite:" if is_sqlite else "postgresql+asyncpg:"
-        engine = create_async_engine(kind + shared_database_url.partition(":")[2])
-        table = "outlast_runs" if is_sqlite else "outlast.runs"
-        async with engine.begin() as connection:
-            await connection.execute(
-                text(f"update {table} set output = :output where id = :id"),
-                {"output": '{"$":"gone.module:Class","v":{"x":1}}', "id": handles[7].id},
-            )
-        await engine.dispose()
+        renamed = '{"$":"gone.module:Class","v":{"x":1}}'
+        await asyncio.to_thread(
+            Tables(shared_database_url), "update {runs} set output = %s where id = %s", renamed, handles[7].id
+        )
 
         page = await ask(app, "list")
 

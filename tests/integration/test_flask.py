@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from flask import Flask, abort, current_app, g
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import create_engine, select, text, update
+from sqlalchemy import String, create_engine, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from outlast import Context, DefinitionError, InvalidArgument, Outlast, step, workflow
 from outlast.integrations.flask import FlaskOutlast, in_app_context
+from support.callers import blocking_url
 from support.probing import Tables, until
 from support.processes import StartProcess
 
@@ -61,8 +62,8 @@ class Base(DeclarativeBase):
 class Order(Base):
     __tablename__ = "orders"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    status: Mapped[str]
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    status: Mapped[str] = mapped_column(String(40))
 
 
 _ship: list[Callable[[str], Awaitable[None]]] = []
@@ -134,6 +135,7 @@ def test_making_an_application_connects_to_nothing_and_starts_no_thread(outlast:
     assert worker_threads() == []
 
 
+@pytest.mark.every_database
 def test_requests_at_the_same_time_start_one_worker(outlast: FlaskOutlast, shared_database_url: str) -> None:
     flask = application(outlast, shared_database_url)
     with ThreadPoolExecutor(8) as requests:
@@ -145,6 +147,7 @@ def test_requests_at_the_same_time_start_one_worker(outlast: FlaskOutlast, share
     stop(outlast, flask)
 
 
+@pytest.mark.every_database
 def test_a_worker_that_was_stopped_gives_its_lease_back_and_begins_again_with_the_next_request(
     outlast: FlaskOutlast, shared_database_url: str
 ) -> None:
@@ -211,11 +214,12 @@ def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
     engine.dispose()
 
 
+@pytest.mark.every_database
 def test_the_session_of_flask_sqlalchemy_joins_in_views_and_works_in_steps(shared_database_url: str) -> None:
     db = SQLAlchemy(model_class=Base)
     outlast = FlaskOutlast(lambda flask: Outlast(db.engine, workflows=[shipping]), worker="thread")
     flask = Flask(__name__)
-    flask.config["SQLALCHEMY_DATABASE_URI"] = shared_database_url.replace("postgresql:", "postgresql+psycopg:")
+    flask.config["SQLALCHEMY_DATABASE_URI"] = blocking_url(shared_database_url)
     db.init_app(flask)
     outlast.init_app(flask)
 
@@ -289,11 +293,13 @@ def test_a_misspelled_place_for_the_worker_is_refused() -> None:
         FlaskOutlast(lambda flask: Outlast("sqlite://"), worker="threads")  # type: ignore[arg-type]
 
 
+@pytest.mark.time_limit(120)
+@pytest.mark.every_database("mysql")
 def test_a_child_of_a_fork_has_connections_and_a_worker_of_its_own(
     start_process: StartProcess, shared_database_url: str
 ) -> None:
     """A server that uses the application, worker and all, before it forks the processes that serve."""
     program = start_process(str(Path(__file__).parent / "flask_forking.py"), shared_database_url)
 
-    assert program.wait() == 0, program.output
+    assert program.wait(timeout=100) == 0, program.output
     assert program.output.splitlines()[-1] == "parent and 2 children: 303 greetings by 3 workers"

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from outlast import (
     CompensationContext,
     Context,
@@ -103,6 +105,7 @@ async def test_each_kind_of_entry_shows_its_result_or_why_it_failed() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.every_database
 async def test_an_entry_that_cannot_be_read_hides_nothing_but_itself(shared_database_url: str) -> None:
     clock, tables = ManualClock(), Tables(shared_database_url)
     async with Outlast(shared_database_url, workflows=[sell], worker=False, clock=clock) as app:

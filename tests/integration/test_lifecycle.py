@@ -14,8 +14,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from outlast import (
     AppClosed,
@@ -34,8 +32,10 @@ from outlast import (
     workflow,
 )
 from outlast.testing import ManualClock
+from support.callers import awaiting_engine, blocking_engine
 from support.colours import parked
 
+pytestmark = pytest.mark.every_database
 poked = Signal("poked", None)
 
 
@@ -263,17 +263,15 @@ def test_an_app_that_was_closed_is_opened_again_by_its_blocking_side(tmp_path: P
 
 
 async def test_an_engine_that_the_application_has_already_serves_as_its_database(shared_database_url: str) -> None:
-    url = shared_database_url.replace("sqlite:", "sqlite+aiosqlite:").replace("postgresql:", "postgresql+asyncpg:")
-    engine = create_async_engine(url)
-    blocking_engine = create_engine(shared_database_url.replace("postgresql:", "postgresql+psycopg:"))
+    awaiting, blocking = awaiting_engine(shared_database_url), blocking_engine(shared_database_url)
 
-    async with app_of(engine) as app:
+    async with app_of(awaiting) as app:
         assert await app.start_and_wait(greet, "Ada", id="a", wait="20s") == "Hello, Ada"
-    async with app_of(blocking_engine) as app:
+    async with app_of(blocking) as app:
         assert await app.result("a", timeout="20s") == "Hello, Ada"
 
-    await engine.dispose()
-    blocking_engine.dispose()
+    await awaiting.dispose()
+    blocking.dispose()
 
 
 async def test_who_waits_when_it_is_closed_is_told(database_url: str) -> None:

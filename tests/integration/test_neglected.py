@@ -14,6 +14,8 @@ from outlast.worker import neglected
 from support.colours import Ask
 from support.field_apps import run_of
 
+pytestmark = pytest.mark.every_database
+
 
 async def done(step: object) -> str:
     return "done"

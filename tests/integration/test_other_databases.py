@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from outlast import Context, NotATransaction, Outlast, Signal, workflow
 from support.callers import Place, awaiting_engine, blocking_engine
 
+pytestmark = pytest.mark.every_database
 poked = Signal("poked", None)
 
 

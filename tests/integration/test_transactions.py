@@ -226,6 +226,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 SESSIONS = [name for name in ROADS if "ession" in name]
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("road", SESSIONS)
 async def test_a_commit_of_a_session_wakes_the_worker_of_this_process(shared_database_url: str, road: str) -> None:
     """Other notices are cut off: only the session's commit can have woken it. What is rolled back wakes nobody."""

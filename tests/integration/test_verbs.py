@@ -37,6 +37,8 @@ from outlast import (
 from outlast.testing import ManualClock
 from support.colours import Ask, parked, result_of
 
+pytestmark = pytest.mark.every_database
+
 
 @dataclass(frozen=True)
 class Order:

@@ -21,7 +21,7 @@ import asyncpg
 import psycopg
 import sqlmodel
 import sqlmodel.ext.asyncio.session
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -89,7 +89,12 @@ def kind_of(url: str) -> str:
 
 
 def blocking_engine(url: str) -> Engine:
-    return create_engine(make_url(url).set(drivername=BLOCKING_DRIVERS[kind_of(url)]))
+    return create_engine(blocking_url(url))
+
+
+def blocking_url(url: str) -> URL:
+    """The URL with a driver for blocking code."""
+    return make_url(url).set(drivername=BLOCKING_DRIVERS[kind_of(url)])
 
 
 def awaiting_engine(url: str) -> AsyncEngine:

@@ -25,10 +25,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _further(test: pytest.Item) -> tuple[str, ...]:
     chosen = test.get_closest_marker("every_database")
+    if test.get_closest_marker("two_databases") is not None:
+        return ()
     if chosen is not None:
         return chosen.args or FURTHER
-    is_wide = test.path.parent.name in WIDE and test.get_closest_marker("two_databases") is None
-    return FURTHER if is_wide else ()
+    return FURTHER if test.path.parent.name in WIDE else ()
 
 
 @pytest.fixture
