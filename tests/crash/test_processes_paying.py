@@ -58,18 +58,20 @@ class Bank:
 
     def _has_outlast(self) -> bool:
         if self.url.startswith("sqlite"):
-            return bool(self.tables("select name from sqlite_master where name = 'outlast_journal'"))
-        return bool(self.tables("select 1 from pg_tables where schemaname = 'outlast' and tablename = 'journal'"))
+            return bool(self.tables("select name from sqlite_master where name = 'outlast_signals'"))
+        where = "table_schema = 'outlast' and table_name = 'signals'"
+        if not self.url.startswith("postgres"):
+            # The last one of those that are looked into: each is made by itself.
+            where = "table_schema = database() and table_name = 'outlast_signals'"
+        return bool(self.tables(f"select 1 from information_schema.tables where {where}"))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def the_bank(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> Bank:
-    """On the databases for which outlast has transactions of its own to give."""
-    if request.param == "sqlite":
-        return Bank(nursery, f"sqlite:///{tmp_path}/bank.db")
-    return Bank(nursery, request.getfixturevalue("postgres_url"))
+@pytest.fixture
+def the_bank(nursery: Nursery, shared_database_url: str) -> Bank:
+    return Bank(nursery, shared_database_url)
 
 
+@pytest.mark.two_databases
 @pytest.mark.time_limit(180)
 def test_a_transfer_survives_a_kill_before_any_statement(the_bank: Bank) -> None:
     # One after the other: beside it another one could take its run up, and die with it for as long as a lease lasts.
@@ -93,11 +95,12 @@ def test_a_transfer_survives_a_kill_before_any_statement(the_bank: Bank) -> None
         assert [seq for _, seq in rows] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.every_database
 @pytest.mark.time_limit(120)
 async def test_a_process_paused_inside_a_step_beyond_its_lease_leaves_no_row_and_no_entry(
     the_bank: Bank, tmp_path: Path
 ) -> None:
-    """On PostgreSQL another worker takes the run meanwhile, and what the paused one wrote is rolled back with its entry. On
+    """On a server another worker takes the run meanwhile, and what the paused one wrote is rolled back with its entry. On
     SQLite it has the file: nobody can take anything, so it goes on as if nothing had been."""
     url, gate = the_bank.url, tmp_path / "gate"
     start = the_bank.nursery.start

@@ -30,12 +30,19 @@ def in_every_place(test: Callable[[Place], Awaitable[None]]) -> Callable[..., Aw
     @pytest.mark.parametrize("where", PLACES)
     async def run(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
         database, name = where.split(", ")
-        url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+        url = _url_of(database, request, tmp_path)
         async with source_on(url, name) as source:
             await test(Place(url, source))
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
+
+
+def _url_of(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if database == "sqlite":
+        return f"sqlite:///{tmp_path}/app.db"
+    url: str = request.getfixturevalue("postgres_url" if database == "postgresql" else f"{database}_url")
+    return url
 
 
 @workflow("child")
@@ -150,13 +157,22 @@ async def test_a_function_that_commits_by_itself_fails_for_good_and_has_no_entry
         assert [(entry.name, str(entry.phase)) for entry in details.journal] == [("pay", "failed"), ("$stop", "done")]
 
 
-@pytest.mark.parametrize("where", ["sqlite, sqlite3 of ours", "postgresql, asyncpg of ours", "postgresql, psycopg"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "sqlite, sqlite3 of ours",
+        "postgresql, asyncpg of ours",
+        "postgresql, psycopg",
+        "mysql, asyncmy of ours",
+        "mariadb, PyMySQL of ours",
+    ],
+)
 async def test_a_transaction_that_was_begun_anew_is_not_the_steps_any_more(
     where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The function ends its transaction and begins another one: there is one open, but it is not the one that was given."""
     database, name = where.split(", ")
-    url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+    url = _url_of(database, request, tmp_path)
     async with source_on(url, name) as source:
         begin = "select 1" if name == "psycopg" else "begin"
 
@@ -180,7 +196,7 @@ async def test_a_transaction_that_was_begun_anew_is_not_the_steps_any_more(
 
 @in_every_place
 async def test_an_error_of_the_database_that_is_swallowed_does_not_commit_half(place: Place) -> None:
-    """On PostgreSQL the transaction takes nothing more. On SQLite the statement that failed is taken back alone, and the
+    """On PostgreSQL the transaction takes nothing more. Elsewhere the statement that failed is taken back alone, and the
     rest is what the function wanted."""
     source = place.source
 
@@ -198,7 +214,7 @@ async def test_an_error_of_the_database_that_is_swallowed_does_not_commit_half(p
 
     async with app_on(place, shop) as app:
         run = await app.start(shop, id="o-1")
-        if place.url.startswith("sqlite"):
+        if not place.url.startswith("postgresql"):
             assert await run.result(timeout="20s") == "paid"
             assert payments(place.url) == [("attempt 1", "")]
         else:

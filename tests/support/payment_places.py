@@ -14,8 +14,15 @@ from support.payments import Source, source_on
 from support.probing import Tables
 
 AGAIN = Retry(attempts=3, delay="1ms")
-PLACES = ("sqlite, sessionmaker", "sqlite, async_sessionmaker", "postgresql, sessionmaker", "postgresql, asyncpg pool")
-"""Each database in both colours."""
+PLACES = (
+    "sqlite, sessionmaker",
+    "sqlite, async_sessionmaker",
+    "postgresql, sessionmaker",
+    "postgresql, asyncpg pool",
+    "mysql, PyMySQL",
+    "mariadb, aiomysql",
+)
+"""Each database in both colours; MySQL and MariaDB are one."""
 
 
 class Breaking:
@@ -126,7 +133,8 @@ def in_places(*places: str) -> Callable[[Callable[[Place], Awaitable[None]]], Ca
         @pytest.mark.parametrize("where", places)
         async def run(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
             database, name = where.split(", ")
-            url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue("postgres_url")
+            server = "postgres_url" if database == "postgresql" else f"{database}_url"
+            url = f"sqlite:///{tmp_path}/app.db" if database == "sqlite" else request.getfixturevalue(server)
             async with source_on(url, name) as source:
                 await test(Place(url, source))
 

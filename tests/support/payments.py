@@ -13,7 +13,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
+import aiomysql  # type: ignore[import-untyped]  # it has no types
 import aiosqlite
+import asyncmy
 import asyncpg
 import psycopg
 import psycopg_pool
@@ -22,7 +24,7 @@ from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import scoped_session, sessionmaker
 
 from support.callers import awaiting_engine, blocking_engine, kind_of
-from support.probing import Tables
+from support.probing import Tables, connect_mysql
 
 TABLE = "create table if not exists payments (id varchar(40) primary key, paid_by varchar(80))"
 Execute = Callable[[Any, str], Any]
@@ -73,12 +75,13 @@ SQLALCHEMY = _with_begin(lambda tx, sql: tx.execute(text(sql)), lambda tx: tx.co
 
 @asynccontextmanager
 async def _own_blocking(url: str) -> AsyncGenerator[Source]:
-    yield Source(url, None, True, **(_SQLITE3 if kind_of(url) == "sqlite" else SQLALCHEMY))
+    words = {"sqlite": _SQLITE3, "postgresql": SQLALCHEMY, "mysql": _PYMYSQL, "mariadb": _PYMYSQL}
+    yield Source(url, None, True, **words[kind_of(url)])
 
 
 @asynccontextmanager
 async def _own_awaiting(url: str) -> AsyncGenerator[Source]:
-    yield Source(url, None, False, **_ASYNCPG)
+    yield Source(url, None, False, **(_ASYNCPG if kind_of(url) == "postgresql" else _ASYNCMY))
 
 
 @asynccontextmanager
@@ -206,6 +209,55 @@ async def _aiosqlite(url: str) -> AsyncGenerator[Source]:
     yield Source(url, transaction, False, **_SQLITE3)
 
 
+def _execute_pymysql(tx: Any, sql: str) -> object:
+    with tx.cursor() as cursor:
+        return cursor.execute(sql)
+
+
+async def _execute_asyncmy(tx: Any, sql: str) -> object:
+    async with tx.cursor() as cursor:
+        return await cursor.execute(sql)
+
+
+_PYMYSQL = _with_begin(_execute_pymysql, lambda tx: tx.commit())
+_ASYNCMY = _with_begin(_execute_asyncmy, lambda tx: tx.commit())
+
+
+@asynccontextmanager
+async def _pymysql(url: str) -> AsyncGenerator[Source]:
+    @contextmanager
+    def transaction() -> Generator[Any]:
+        with connect_mysql(url, autocommit=False) as connection:
+            yield connection
+            connection.commit()
+
+    yield Source(url, transaction, True, **_PYMYSQL)
+
+
+@asynccontextmanager
+async def _asyncmy(url: str) -> AsyncGenerator[Source]:
+    yield Source(url, _connecting(asyncmy, url), False, **_ASYNCMY)
+
+
+@asynccontextmanager
+async def _aiomysql(url: str) -> AsyncGenerator[Source]:
+    yield Source(url, _connecting(aiomysql, url), False, **_ASYNCMY)
+
+
+def _connecting(driver: Any, url: str) -> Callable[[], Any]:
+    parts = make_url(url)
+
+    @asynccontextmanager
+    async def transaction() -> AsyncGenerator[Any]:
+        async with driver.connect(
+            host=parts.host, port=parts.port, user=parts.username, password=parts.password, db=parts.database
+        ) as connection:
+            yield connection
+            await connection.commit()
+
+    return transaction
+
+
 SOURCES: dict[str, dict[str, Open]] = {
     "sqlite": {
         "sqlite3 of ours": _own_blocking,
@@ -232,6 +284,23 @@ SOURCES: dict[str, dict[str, Open]] = {
         "psycopg awaited pool": _psycopg_awaiting_pool,
         "psycopg": _psycopg,
         "psycopg awaited": _psycopg_awaiting,
+    },
+    # The two servers are one kind of database to us, so what is between us and them is shared out.
+    "mysql": {
+        "PyMySQL of ours": _own_blocking,
+        "asyncmy of ours": _own_awaiting,
+        "Engine": _engine,
+        "async_sessionmaker": _async_sessionmaker,
+        "PyMySQL": _pymysql,
+        "asyncmy": _asyncmy,
+    },
+    "mariadb": {
+        "PyMySQL of ours": _own_blocking,
+        "asyncmy of ours": _own_awaiting,
+        "AsyncEngine": _async_engine,
+        "sessionmaker": _sessionmaker,
+        "async_scoped_session": _async_scoped_session,
+        "aiomysql": _aiomysql,
     },
 }
 """By database, by name."""

@@ -17,6 +17,7 @@ TABLES = (
 )
 moved = Signal("moved", int)
 _is_sqlite = False
+_is_mysql = False
 _inside: Callable[[StepContext], None] = lambda s: None  # noqa: E731  what a test makes of the middle of a step
 
 
@@ -30,6 +31,7 @@ def statements(run: str, attempt: int, cents: int) -> tuple[str, ...]:
 
 def move(app: Callable[[], Outlast], cents: int) -> Callable[..., Any]:
     """A step that writes three rows, starts a run and sends a signal: on SQLite on a thread, else awaited."""
+    execute = _execute_in_cursor if _is_mysql else _execute
 
     def blocking(db: Any, s: StepContext) -> int:
         first, *rest = statements(s.run_id, s.attempt, cents)
@@ -43,15 +45,24 @@ def move(app: Callable[[], Outlast], cents: int) -> Callable[..., Any]:
 
     async def awaiting(db: Any, s: StepContext) -> int:
         first, *rest = statements(s.run_id, s.attempt, cents)
-        await db.execute(first)
+        await execute(db, first)
         await asyncio.to_thread(_inside, s)
         for statement in rest:
-            await db.execute(statement)
+            await execute(db, statement)
         await app().start(receipt, cents, tx=db)
         await app().signal(moved, cents, key=s.run_id, tx=db)
         return cents
 
     return blocking if _is_sqlite else awaiting
+
+
+async def _execute(db: Any, statement: str) -> None:
+    await db.execute(statement)
+
+
+async def _execute_in_cursor(db: Any, statement: str) -> None:
+    async with db.cursor() as cursor:
+        await cursor.execute(statement)
 
 
 def _number(number: int) -> Callable[[StepContext], Awaitable[int]]:
@@ -118,7 +129,7 @@ async def work(database: str, name: str, gate: str, *, lease: str) -> None:
 
 
 def _opened(database: str, options: WorkerOptions) -> Outlast:
-    global _app, _is_sqlite  # noqa: PLW0603  of this process alone
-    _is_sqlite = database.startswith("sqlite")
+    global _app, _is_sqlite, _is_mysql  # noqa: PLW0603  of this process alone
+    _is_sqlite, _is_mysql = database.startswith("sqlite"), database.startswith(("mysql", "mariadb"))
     _app = Outlast(database, workflows=[transfer, receipt], worker=options)
     return _app

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import ssl
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +17,14 @@ from outlast.errors import DatabaseUnavailable, DriverMissing, InvalidArgument
 from outlast.model.connections import ConnectionOptions, Credentials
 from outlast.ports.clock import Clock
 from outlast.ports.operation import Statement
+from outlast.ports.transactions import Transactions
 from outlast.stores.basis import make_basis
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.database import SqlDatabase
-from outlast.stores.databases.mysql_link import IDLE, MySQLLink
+from outlast.stores.databases.mysql_link import MySQLLink, Session
 from outlast.stores.databases.mysql_road import MySQLRoad
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
+from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.mysql import MySQL, refused_for_good
 
 if TYPE_CHECKING:
@@ -30,11 +34,14 @@ CONNECTIONS: Final = 10
 """The most connections of one event loop. A worker needs two; callers that all start or send at once share the rest."""
 
 _CONNECT_TIMEOUT: Final = 10
+_IDLE: Final = 20
+"""Seconds after which the server ends a connection of ours that says nothing."""
 _MODES: Final = "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 _SETTINGS: Final = ", ".join(
     (
-        # A process that is stopped in the middle of a transaction keeps its locks no longer than this.
-        f"wait_timeout = {IDLE}",
+        # A process that is stopped in the middle of a transaction keeps its locks no longer than this. MySQL has no such
+        # limit for transactions alone.
+        f"wait_timeout = {_IDLE}",
         # A caller may keep the transaction open in which it cancelled a run or sent a signal. A worker has other runs to
         # write for meanwhile. The least that there is.
         "innodb_lock_wait_timeout = 1",
@@ -45,10 +52,19 @@ _SETTINGS: Final = ", ".join(
 )
 _ON_MARIADB: Final = "/*M! , idle_transaction_timeout = 10, in_predicate_conversion_threshold = 0 */"
 _ON_MYSQL: Final = "/*!80000 , range_optimizer_max_mem_size = 0 */"
-_SET_UP: Final = (
-    "set session transaction isolation level read committed",
-    f"set session {_SETTINGS} {_ON_MARIADB} {_ON_MYSQL}",
+_READ_COMMITTED: Final = "set session transaction isolation level read committed"
+OURS: Final = Session((_READ_COMMITTED, f"set session {_SETTINGS} {_ON_MARIADB} {_ON_MYSQL}"), _IDLE)
+GIVEN: Final = Session(
+    (
+        # As on PostgreSQL, and in no other transaction's way for what it has only looked at.
+        _READ_COMMITTED,
+        # What a process that is paused inside a step has locked, another that has taken its run over waits for.
+        "set session autocommit = 1, wait_timeout = 60, sql_mode = concat(@@sql_mode, ',STRICT_TRANS_TABLES')",
+    ),
+    60,
 )
+"""Connections that the application writes on: its statements are not ours."""
+
 LIMITS: Final = Limits(
     begin=Statement(
         text("set @outlast_waits = @@session.innodb_lock_wait_timeout, @@session.innodb_lock_wait_timeout = 1"),
@@ -75,6 +91,7 @@ def mysql_database(url: URL, options: ConnectionOptions, *, prefix: str, clock: 
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
             listener=None,
             separate=lambda: over(limit=2),
+            own=GivenConnections(basis.dialect, connector),
         )
 
     return over(CONNECTIONS)
@@ -91,6 +108,7 @@ def mysql_async_engine_database(
         AsyncEngineRoad(basis.dialect, engine, limits=LIMITS),
         EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
         listener=None,
+        own=GivenConnections(basis.dialect, connector),
         # Another loop cannot use the engine.
         separate=lambda: mysql_database(engine.url, options, prefix=prefix, clock=clock),
     )
@@ -128,33 +146,33 @@ class Connector:
         self._tls = tls_context(query)
         self._socket = query.get("unix_socket")
 
-    async def connect(self) -> MySQLLink:
+    async def connect(self, session: Session = OURS) -> MySQLLink:
         driver = _driver("asyncmy", "MySQL and MariaDB need asyncmy")
         try:
             try:
-                return await self._connect(driver)
+                return await self._connect(driver, session)
             except driver.errors.MySQLError as error:
                 if self._provide is None or refused_for_good(error) is None:
                     raise
                 # What was given a moment ago may have run out on the way.
-                return await self._connect(driver)
+                return await self._connect(driver, session)
         except driver.errors.MySQLError as error:
             refusal = refused_for_good(error)
             if refusal is None:
                 raise
             raise DatabaseUnavailable(refusal) from error
 
-    async def _connect(self, driver: ModuleType) -> MySQLLink:
+    async def _connect(self, driver: ModuleType, session: Session) -> MySQLLink:
         given = None if self._provide is None else await fresh(self._provide)
         arguments = {**self._arguments(), **_as_arguments(given)}
         connection: Any = await driver.connect(**arguments, client_flag=_found_rows(), autocommit=True)
         try:
-            return await _set_up(connection, driver.cursors.Cursor)
+            return await _set_up(connection, driver.cursors.Cursor, session)
         except BaseException:
             connection.close()
             raise
 
-    def blocking_engine(self) -> Engine:
+    def blocking_engine(self, session: Session = OURS) -> Engine:
         _driver("pymysql", "Blocking calls on MySQL and MariaDB need PyMySQL")
         engine = create_engine(
             "mysql+pymysql://",
@@ -162,9 +180,9 @@ class Connector:
             pool_size=CONNECTIONS,
             max_overflow=0,
             # Before the server ends them.
-            pool_recycle=IDLE // 2,
+            pool_recycle=session.idle // 2,
         )
-        event.listen(engine, "connect", _set_up_blocking)
+        event.listen(engine, "connect", partial(_set_up_blocking, session))
         if self._provide is not None:
             event.listen(engine, "do_connect", self._connect_blocking)
         return engine
@@ -207,20 +225,46 @@ def _as_arguments(given: Credentials | None) -> dict[str, Any]:
     return {"password": given.password} | ({} if given.user is None else {"user": given.user})
 
 
-async def _set_up(connection: Any, cursors: Any) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types for these
-    link = MySQLLink(connection, cursors, most=2**24)
-    await link.say(*_SET_UP)
+async def _set_up(connection: Any, cursors: Any, session: Session) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types
+    link = MySQLLink(connection, cursors, session, most=2**24)
+    await link.say(*session.texts)
     found = await link.execute(_MOST)
-    return MySQLLink(connection, cursors, most=found.rows[0][0])
+    return MySQLLink(connection, cursors, session, most=found.rows[0][0])
 
 
 _MOST: Final = Statement(text("select @@max_allowed_packet"))
 
 
-def _set_up_blocking(connection: Any, _record: object) -> None:  # noqa: ANN401 - PyMySQL's
+def _set_up_blocking(session: Session, connection: Any, _record: object) -> None:  # noqa: ANN401 - PyMySQL's
     with connection.cursor() as cursor:
-        for statement in _SET_UP:
+        for statement in session.texts:
             cursor.execute(statement)
+
+
+class GivenConnections:
+    """Transactions for an application that has none of its own: asyncmy's where they are awaited, else PyMySQL's."""
+
+    def __init__(self, dialect: Dialect, connector: Connector) -> None:
+        self._awaiting = MySQLRoad(dialect, partial(connector.connect, GIVEN), limit=CONNECTIONS)
+        self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
+        self.transactions = Transactions(
+            awaiting=self._awaiting.transaction, blocking=self._begin_blocking, is_sure=True
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _begin_blocking(self) -> Generator[Any]:
+        with self._blocking.begin() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            raw.begin()
+            yield raw
+
+    async def close(self) -> None:
+        self._blocking.close()
+        await self._awaiting.close()
+
+    def close_blocking(self) -> None:
+        # Those that a worker has at this moment are closed when it gives them back, and it makes new ones.
+        self._blocking.close()
 
 
 def tls_context(query: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
 
 from outlast.ports.operation import Result, Statement
 from outlast.stores.databases.mysql_statements import execute_awaiting, refuse_oversized
 
-IDLE: Final = 20
-"""Seconds after which the server ends a connection that says nothing, so that a process which is stopped in the middle of a
-transaction does not keep its locks. MySQL has no such limit for transactions alone."""
 
-_FRESH: Final = IDLE / 2
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a connection is told when it is made, and after how many seconds without a word the server ends it."""
+
+    texts: tuple[str, ...]
+    idle: int
 
 
 class MySQLLink:
     """One connection. It is taken for closed when it has been idle for so long that the server may end it."""
 
-    def __init__(self, connection: Any, cursors: Any, most: int) -> None:  # noqa: ANN401 - the driver may be missing
+    def __init__(self, connection: Any, cursors: Any, session: Session, most: int) -> None:  # noqa: ANN401 - asyncmy's
         """`most` is the server's max_allowed_packet."""
         self.raw = connection
         self._cursors = cursors
         self._most = most
+        self._set_up = session.texts
+        self._fresh = session.idle / 2
         self._used_at = time.monotonic()
 
     async def say(self, *texts: str) -> None:
@@ -38,8 +44,38 @@ class MySQLLink:
         self._used_at = time.monotonic()
         return result
 
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Any]:
+        """Give the driver's connection to the application, with a transaction open."""
+        await self.say("START TRANSACTION")
+        try:
+            yield self.raw
+        except Exception:
+            await self._roll_back()
+            raise
+        except BaseException:
+            # Cut short, perhaps in the middle of a statement: the server rolls back what it loses sight of.
+            self.terminate()
+            raise
+        await self.say("COMMIT")
+        self._used_at = time.monotonic()
+
+    async def _roll_back(self) -> None:
+        if self.raw.connected:
+            try:
+                await self.say("ROLLBACK")
+            except Exception:  # noqa: BLE001 - why it is rolled back is what the caller hears
+                self.terminate()
+
+    def is_in_transaction(self) -> bool:
+        return bool(self.raw.get_transaction_status())
+
+    async def reset(self) -> None:
+        """Take back the settings and locks of the session. The driver has no word for more."""
+        await self.say(*self._set_up, "DO RELEASE_ALL_LOCKS()")
+
     def is_closed(self) -> bool:
-        if self.raw.connected and time.monotonic() - self._used_at > _FRESH:
+        if self.raw.connected and time.monotonic() - self._used_at > self._fresh:
             self.terminate()
         return not self.raw.connected
 

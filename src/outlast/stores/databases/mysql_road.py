@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump_awaiting
@@ -15,6 +17,8 @@ from outlast.stores.databases.held_pool import HeldPool
 from outlast.stores.databases.mysql_link import MySQLLink
 from outlast.stores.databases.roads import OutcomeUnknown
 from outlast.stores.dialects.base import Dialect, Trouble
+
+logger = logging.getLogger("outlast.stores")
 
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[MySQLLink]]
@@ -63,6 +67,23 @@ class MySQLRoad:
             pool.give(transaction.link)
         return value
 
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Any]:
+        """Give a connection away, with a transaction open."""
+        pool = self._pool()
+        link = await pool.take()
+        is_clean = False
+        try:
+            try:
+                async with link.transaction() as connection:
+                    yield connection
+            except Exception as error:
+                is_clean = not self._is_lost(error)
+                raise
+            is_clean = True
+        finally:
+            await _take_back(pool, link, is_clean=is_clean)
+
     async def close(self) -> None:
         with self._lock:
             pools = list(self._pools.items()) if self._pid == os.getpid() else []
@@ -108,6 +129,19 @@ class MySQLRoad:
 
     def _is_lost(self, error: BaseException) -> bool:
         return self._dialect.trouble(error) is Trouble.LOST
+
+
+async def _take_back(pool: HeldPool[MySQLLink], link: MySQLLink, *, is_clean: bool) -> None:
+    """Take back what the application had: as it was given, or not at all."""
+    if is_clean and not link.is_closed() and not link.is_in_transaction():
+        try:
+            await link.reset()
+        except Exception:
+            logger.debug("A connection could not be cleaned up.", exc_info=True)
+        else:
+            pool.give(link)
+            return
+    pool.drop(link)
 
 
 class _Transaction:
