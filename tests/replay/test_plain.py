@@ -17,6 +17,7 @@ from outlast import (
     BlockingContext,
     CompensationContext,
     Context,
+    DefinitionError,
     Signal,
     StepContext,
     StepFailed,
@@ -24,6 +25,7 @@ from outlast import (
     step,
     workflow,
 )
+from outlast.engine import plain as module
 from outlast.engine.decision import Finished, Parked, Working
 from outlast.model.run import Status
 from support.replaying import Rehearsal, ended, for_every_crash, outcome
@@ -82,7 +84,9 @@ def sold(code: object) -> Rehearsal:
 def test_it_records_what_an_async_one_records() -> None:
     run = sold(plain)
 
-    assert run.journal == sold(awaiting).journal
+    other = sold(awaiting)
+    assert run.journal == other.journal
+    assert run.custom_status == other.custom_status == '{"label":"label 1"}'
     end = run.cut(len(run.journal)).end()
     assert isinstance(end, Finished)
     assert end.output == '["charge of chair","goods for chair","label 1","nobody called","charge of chair"]'
@@ -97,6 +101,30 @@ def test_it_goes_on_after_a_crash_at_any_point() -> None:
         return again.end() == end
 
     for_every_crash(run, holds, after="settle done")
+
+
+def test_without_greenlet_it_is_refused_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+
+    with pytest.raises(DefinitionError, match=r"pip install 'outlast\[blocking\]'"):
+
+        @workflow("without")
+        def without(ctx: BlockingContext) -> None: ...
+
+
+def test_what_it_draws_is_recorded() -> None:
+    @workflow("drawing")
+    def drawing(ctx: BlockingContext) -> list[Any]:
+        return [ctx.random(), str(ctx.uuid())]
+
+    @workflow("drawing")
+    async def drawing_awaited(ctx: Context) -> list[Any]:
+        return [ctx.random(), str(ctx.uuid())]
+
+    run = Rehearsal(drawing)
+    end = run.end()
+    assert end == Rehearsal(drawing_awaited).end()
+    assert run.cut(len(run.journal)).end() == end
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -207,9 +235,13 @@ def test_its_context_variables_are_its_own() -> None:
         variable.set("inside")
         ctx.sleep("nap", "1h")
         seen.append(variable.get(None))
+        seen.append(ctx.do(read()))
+
+    async def read() -> str | None:
+        return variable.get(None)
 
     Rehearsal(variables).end(keep=True)
-    assert seen == [None, "inside"]
+    assert seen == [None, "inside", "inside"]
     assert variable.get() == "outside"
 
 
@@ -237,6 +269,19 @@ def test_its_verbs_are_refused_elsewhere(where: str) -> None:
     assert end.failure is not None
     assert end.failure.type == "outlast.errors.DefinitionError"
     assert "ctx.sleep" in end.failure.message
+
+
+def test_in_a_step_it_awaits_nothing() -> None:
+    """What is handed to `do` there asks the run nothing, so nothing else would say that it was not awaited."""
+
+    @workflow("elsewhere")
+    def elsewhere(ctx: BlockingContext) -> None:
+        ctx.step("use", lambda s: ctx.do(asyncio.sleep(0)), retry=False)
+
+    end = outcome(elsewhere)
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert "in its own workflow's code only" in end.failure.message
 
 
 def _caught(use: Any) -> None:

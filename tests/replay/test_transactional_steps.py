@@ -209,6 +209,18 @@ def test_a_plain_workflow_has_transactional_steps_too() -> None:
     assert ended(plain) == [10, f"{TX}: 10", f"{TX}: run-1:key"]
 
 
+def test_what_a_plain_workflow_did_in_a_transaction_is_undone() -> None:
+    undone: list[object] = []
+
+    @workflow("plain")
+    def plain(ctx: BlockingContext) -> None:
+        ctx.transaction("note", lambda tx: 5, compensate=lambda tx, c, noted: undone.append((tx, noted)))
+        ctx.fail("enough")
+
+    Rehearsal(plain).end()
+    assert undone == [(TX, 5)]
+
+
 class Desk:
     def __init__(self, name: str) -> None:
         self.name = name

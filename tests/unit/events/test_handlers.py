@@ -35,10 +35,15 @@ def test_a_handler_stays_what_it_is() -> None:
 def test_a_handler_that_is_awaited_is_refused_where_nobody_awaits() -> None:
     handlers = Handlers()
 
+    @handlers.on(Urgent)
+    def told(event: Urgent) -> None: ...
+
+    assert handlers.of_blocking(Urgent) == [told]
+
     @handlers.on(Placed)
     async def awaited(event: Placed) -> None: ...
 
-    assert handlers.of(Urgent) == [awaited]
+    assert handlers.of(Urgent) == [told, awaited]
     with pytest.raises(DefinitionError, match="awaited of Urgent is awaited, which a blocking publish cannot do"):
         handlers.of_blocking(Urgent)
     assert handlers.of_blocking(str) == []

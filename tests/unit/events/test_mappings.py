@@ -105,6 +105,18 @@ def test_a_class_that_is_declared_anew_begins_without_mappings() -> None:
     assert told(Other()) == []
 
 
+def test_what_stands_on_a_base_that_is_no_workflow_is_nobodys() -> None:
+    @starts_on(Urgent, id=order_id)
+    class Mixed:
+        async def run(self, ctx: Context, event: Placed) -> None: ...
+
+    @starts_on(Placed, id=order_id)
+    @workflow("mixing")
+    class Fulfil(Mixed): ...
+
+    assert told(Fulfil()) == ["@starts_on(Placed)"]
+
+
 def test_a_workflow_made_twice_of_one_function_does_not_share_what_stands_above() -> None:
     async def work(ctx: Context, event: Placed) -> None: ...
 

@@ -131,6 +131,7 @@ def test_the_highest_version_may_decide_that_nothing_starts() -> None:
 
     assert started(found, Placed("o-1")) == []
     assert found.route(Placed).former == ("fulfil",)
+    assert found.route(Delivered).former == ()
 
 
 def test_a_signal_that_several_versions_map_is_sent_once() -> None:
@@ -195,6 +196,15 @@ def test_two_workflows_that_wait_on_one_line_get_the_signal_once_and_have_to_agr
         sent(routes(flow("a", signals_delivery), flow("b", other)), Delivered("o-1"))
 
 
+def test_two_signals_that_carry_the_same_are_both_sent() -> None:
+    found = routes(
+        flow("a", signals_on(Delivered, signal=Signal("packed", str), key=by_order, payload=by_order)),
+        flow("b", signals_on(Delivered, signal=Signal("sent", str), key=by_order, payload=by_order)),
+    )
+
+    assert [name for name, _, _, _ in sent(found, Delivered("o-1"))] == ["packed", "sent"]
+
+
 def test_an_event_that_is_mapped_twice_on_one_workflow_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"@starts_on\(Placed\) of workflow 'twice' version 1 stands there twice"):
         routes(flow("twice", starts_on(Placed, id=by_order), starts_on(Placed, id=lambda event: "other")))
@@ -245,6 +255,25 @@ def test_an_input_of_another_type_is_refused() -> None:
         routes(flow("wants-number", starts_on(Placed, id=by_order, input=make_text), takes=int))
     with pytest.raises(DefinitionError, match="makes an input, but the workflow takes none"):
         routes(flow("wants-nothing", starts_on(Placed, id=by_order, input=make_text), takes=None))
+
+
+fits: Any = starts_on(Placed, id=by_order)
+never: Any = starts_on(Delivered, id=by_order)
+
+
+@pytest.mark.parametrize(
+    "workflows",
+    [
+        (lambda: (flow("good", fits), flow("bad", never))),
+        (lambda: (flow("both", fits), flow("both", never, version=2))),
+        (lambda: (flow("both", never), flow("both", fits, version=2))),
+        (lambda: (flow("both", fits, never),)),
+    ],
+    ids=["the second workflow", "a newer version", "an older version", "a second event"],
+)
+def test_every_mapping_is_looked_at(workflows: Callable[[], tuple[Workflow[Any, Any], ...]]) -> None:
+    with pytest.raises(DefinitionError, match="the workflow's input is Placed; the event itself is Delivered"):
+        routes(*workflows())
 
 
 def test_an_input_whose_type_stands_further_down_is_judged_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

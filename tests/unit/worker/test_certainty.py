@@ -105,6 +105,19 @@ async def test_a_step_that_is_ended_before_the_renewal_never_begins(clock: Clock
     bench.steps.close()
 
 
+async def test_a_renewal_lets_all_begin_that_wait_and_leaves_alone_who_gave_up_meanwhile(clock: Clock) -> None:
+    certainty = Certainty()
+    waiting = [asyncio.create_task(certainty.given()) for _ in range(3)]
+    await passes()
+
+    # The renewal comes in the same pass of the loop in which one of them is cancelled.
+    waiting[1].cancel()
+    certainty.extend(clock.now + 30)
+
+    ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+    assert [type(end) for end in ended] == [type(None), asyncio.CancelledError, type(None)]
+
+
 async def test_with_a_test_clock_nothing_waits() -> None:
     certainty = Certainty(is_needed=False)
     await certainty.given()

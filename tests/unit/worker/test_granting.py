@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.engine.decision import Finished, StepCall, Working
+from outlast.engine.decision import Finished, Held, StepCall, Working
 from outlast.errors import StepFailed
 from outlast.model.journal import Record
 from outlast.model.run import Status
@@ -161,6 +161,18 @@ def test_what_keeps_it_from_being_recorded_is_given_to_the_attempt_and_the_next_
 
     assert attempt(desk, "pay").refused is refusal
     assert attempt(desk, "book").granted is not None
+
+
+def test_what_ended_meanwhile_is_forgotten_with_a_run_that_cannot_go_on() -> None:
+    desk = Desk(progress(calls=[pay(), other("a")]))
+    attempt(desk).settle()
+    desk.end("a", 7)
+    desk.execution.will(RuntimeError("the journal is of other code"))
+
+    attempt(desk).end(RECORDED)
+
+    assert isinstance(desk.turn.state, Held)
+    assert desk.execution.told[-1] == ("recorded", "pay")
 
 
 @pytest.mark.parametrize("ending", [Returned(1), Raised(ValueError()), GIVEN_BACK])
