@@ -142,7 +142,7 @@ def _by_event(workflow: Workflow[Any, Any], mappings: Iterable[M]) -> dict[type,
 
 
 def _nearest(event: type, by_event: dict[type, _Mapped[M]]) -> _Mapped[M] | None:
-    return next((by_event[base] for base in event.__mro__ if base in by_event), None) if by_event else None
+    return next((by_event[base] for base in event.__mro__ if base in by_event), None)
 
 
 def _planned_start(mapped: _Mapped[StartsOn], event: object) -> PlannedStart:

@@ -78,9 +78,8 @@ class Grants:
         return None
 
     def clear(self) -> None:
-        """Forget all: the attempts are dropped."""
+        """Forget all: the attempts are dropped, so of those that ask none is listened to any more."""
         self.current = None
-        self.asking.clear()
         self.late.clear()
 
 
