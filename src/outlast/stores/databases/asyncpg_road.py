@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import threading
-import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import TextClause
@@ -16,8 +13,9 @@ from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Statement, pump_awaiting
-from outlast.stores.databases.asyncpg_pool import Connect, Pool
 from outlast.stores.databases.compiling import FOR_POSTGRESQL
+from outlast.stores.databases.held_pool import HeldPool
+from outlast.stores.databases.loop_pools import LoopPools
 from outlast.stores.databases.roads import OutcomeUnknown
 from outlast.stores.databases.wire import BEGIN, OpenTransaction, Wire
 from outlast.stores.dialects.base import Dialect, Trouble
@@ -30,26 +28,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("outlast.stores")
 
 T = TypeVar("T")
+Connect = Callable[[], "Awaitable[Connection]"]
 
 
 class AsyncpgRoad:
-    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads.
-
-    It carries psycopg's connections as well, with the wire for them.
-    """
+    """It carries psycopg's connections as well, with the wire for them."""
 
     def __init__(self, dialect: Dialect, connect: Connect, *, limit: int, wire: Wire | None = None) -> None:
         self._dialect = dialect
-        self._connect = connect
-        self._limit = limit
         self._wire = ASYNCPG if wire is None else wire
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
-        self._inherited: list[object] = []
+        self._pools = LoopPools(connect, limit)
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
-        pool = self._pool()
+        pool = self._pools.here()
         transaction: OpenTransaction | None = None
         try:
             async with asyncio.timeout(timeout):
@@ -69,7 +60,7 @@ class AsyncpgRoad:
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
         """Give a connection away, with a transaction open."""
-        pool = self._pool()
+        pool = self._pools.here()
         connection = await pool.take()
         is_clean = False
         try:
@@ -84,29 +75,9 @@ class AsyncpgRoad:
             await _take_back(pool, connection, is_clean=is_clean)
 
     async def close(self) -> None:
-        with self._lock:
-            pools = list(self._pools.items()) if self._pid == os.getpid() else []
-            self._pools.clear()
-        for loop, pool in pools:
-            if loop is asyncio.get_running_loop():
-                await pool.close()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(pool.drop_idle)
+        await self._pools.close()
 
-    def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._pid != os.getpid():
-                # The parent's connections: kept so that nothing is sent on them, not even a farewell.
-                self._inherited += self._pools.values()
-                self._pools = weakref.WeakKeyDictionary()
-                self._pid = os.getpid()
-            pool = self._pools.get(loop)
-            if pool is None:
-                pool = self._pools[loop] = Pool(self._connect, self._limit)
-            return pool
-
-    async def _clean_up(self, pool: Pool, transaction: OpenTransaction, error: BaseException) -> None:
+    async def _clean_up(self, pool: HeldPool[Connection], transaction: OpenTransaction, error: BaseException) -> None:
         """Leave no transaction open behind an error: roll back where the connection can be trusted, else end it."""
         connection = transaction.connection
         if not isinstance(error, Exception) or self._is_lost(error) or connection.is_closed():
@@ -125,7 +96,7 @@ class AsyncpgRoad:
         return self._dialect.trouble(error) is Trouble.LOST
 
 
-async def _take_back(pool: Pool, connection: Connection, *, is_clean: bool) -> None:
+async def _take_back(pool: HeldPool[Connection], connection: Connection, *, is_clean: bool) -> None:
     """Take back what the application had: as it was given, or not at all."""
     if is_clean and not connection.is_closed() and not connection.is_in_transaction():
         try:

@@ -45,7 +45,7 @@ class HeldPool(Generic[C]):
 
     async def take(self) -> C:
         """Return a connection of the caller's own, to be given back or dropped."""
-        if self._end is None:
+        if self._end is None and not self._is_closed:
             self._end = self._closed_with_loop()
             await anext(self._end)
         await self._room.acquire()
@@ -102,14 +102,23 @@ class HeldPool(Generic[C]):
             connection.terminate()
 
     async def close(self) -> None:
+        """Take leave of the server. What is in use is broken off when it is given back."""
         self._is_closed = True
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            with contextlib.suppress(Exception):
-                await connection.close(timeout=2)
+        end, self._end = self._end, None
+        if end is not None:
+            await end.aclose()
 
     async def _closed_with_loop(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
-            await self.close()
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+            try:
+                for connection in idle:
+                    with contextlib.suppress(Exception):
+                        await connection.close(timeout=2)
+            finally:
+                # Should whoever closes go away meanwhile.
+                for connection in idle:
+                    connection.terminate()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import threading
-import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump_awaiting
 from outlast.stores.databases.held_pool import HeldPool
+from outlast.stores.databases.loop_pools import LoopPools
 from outlast.stores.databases.mysql_link import MySQLLink
 from outlast.stores.databases.roads import OutcomeUnknown
 from outlast.stores.dialects.base import Dialect, Trouble
@@ -33,21 +31,12 @@ _BEGIN: Final[dict[Span, tuple[str, ...]]] = {
 
 
 class MySQLRoad:
-    """A pool for each event loop, made when the loop first needs it, so one road serves any number of loops and threads."""
-
     def __init__(self, dialect: Dialect, connect: Connect, *, limit: int) -> None:
         self._dialect = dialect
-        self._connect = connect
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, HeldPool[MySQLLink]] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._inherited: list[object] = []
+        self._pools = LoopPools(connect, limit)
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
-        pool = self._pool()
+        pool = self._pools.here()
         transaction: _Transaction | None = None
         try:
             async with asyncio.timeout(timeout):
@@ -70,7 +59,7 @@ class MySQLRoad:
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Any]:
         """Give a connection away, with a transaction open."""
-        pool = self._pool()
+        pool = self._pools.here()
         link = await pool.take()
         is_clean = False
         try:
@@ -85,27 +74,7 @@ class MySQLRoad:
             await _take_back(pool, link, is_clean=is_clean)
 
     async def close(self) -> None:
-        with self._lock:
-            pools = list(self._pools.items()) if self._pid == os.getpid() else []
-            self._pools.clear()
-        for loop, pool in pools:
-            if loop is asyncio.get_running_loop():
-                await pool.close()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(pool.drop_idle)
-
-    def _pool(self) -> HeldPool[MySQLLink]:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._pid != os.getpid():
-                # The parent's connections: kept so that nothing is sent on them, not even a farewell.
-                self._inherited += self._pools.values()
-                self._pools = weakref.WeakKeyDictionary()
-                self._pid = os.getpid()
-            pool = self._pools.get(loop)
-            if pool is None:
-                pool = self._pools[loop] = HeldPool(self._connect, self._limit)
-            return pool
+        await self._pools.close()
 
     async def _clean_up(self, pool: HeldPool[MySQLLink], transaction: _Transaction, error: BaseException) -> None:
         """Leave no transaction open behind an error: roll back where the connection can be trusted, else end it."""
