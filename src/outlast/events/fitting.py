@@ -22,7 +22,7 @@ def fits(given: object, wanted: object) -> bool:
     if wanted is float and issubclass(given, int):
         return True
     if is_typeddict(wanted):
-        return is_typeddict(given) or issubclass(given, dict)
+        return issubclass(given, dict)  # which a TypedDict itself is
     try:
         return issubclass(given, wanted)
     except TypeError:  # a protocol, whose members would have to be looked at

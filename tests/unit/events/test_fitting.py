@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NewType, Protocol, TypedDict, Union
+from typing import Annotated, Any, NewType, Protocol, TypedDict, TypeVar, Union
 
 import pytest
 
@@ -25,6 +25,7 @@ class Named(Protocol):
 
 
 OrderId = NewType("OrderId", str)
+Number = TypeVar("Number")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,9 @@ OrderId = NewType("OrderId", str)
         (str, str | None),
         (None, str | None),
         (str | None, str | int | None),
+        (int | bool, int),
+        (Number, float),
+        (Number, Row),
         (OrderId, str),
         (str, OrderId),
         (Annotated[str, "an id"], str),
@@ -65,10 +69,12 @@ def test_what_fits_or_cannot_be_judged(given: object, wanted: object) -> None:
         (str | None, str),
         (Union[int, str], int),  # noqa: UP007  the older spelling
         (float, int),
+        (str, float),
         (OrderId, int),
         (Annotated[str, "an id"], int),
         (list[int], dict[str, int]),
         (Base, Row),
+        (bytes, str | None),
     ],
 )
 def test_what_does_not_fit(given: object, wanted: object) -> None:

@@ -268,8 +268,9 @@ never: Any = starts_on(Delivered, id=by_order)
         (lambda: (flow("both", fits), flow("both", never, version=2))),
         (lambda: (flow("both", never), flow("both", fits, version=2))),
         (lambda: (flow("both", fits, never),)),
+        (lambda: (flow("both", never, fits),)),
     ],
-    ids=["the second workflow", "a newer version", "an older version", "a second event"],
+    ids=["the second workflow", "a newer version", "an older version", "a first event", "a second event"],
 )
 def test_every_mapping_is_looked_at(workflows: Callable[[], tuple[Workflow[Any, Any], ...]]) -> None:
     with pytest.raises(DefinitionError, match="the workflow's input is Placed; the event itself is Delivered"):
