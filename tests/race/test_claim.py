@@ -79,7 +79,7 @@ async def test_two_claimers_that_find_the_same_timers_due_take_each_run_once(sha
         await arena.every_interleaving(_claiming(A), _claiming(B), given=given, then=then, most_switches=3)
 
 
-@pytest.mark.two_databases  # elsewhere the poll finds what a claim passed by
+@pytest.mark.two_databases  # nobody is told on the others: see below
 async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(shared_database_url: str) -> None:
     """The other one works for another application. It makes ready whatever is due, and has the row locked meanwhile."""
     async with arena_over(shared_database_url) as arena:
@@ -106,7 +106,7 @@ async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(s
         assert arena.schedules > 1
 
 
-@pytest.mark.two_databases  # elsewhere the poll finds what a claim passed by
+@pytest.mark.two_databases  # nobody is told on the others: see below
 async def test_a_claim_that_passed_timers_by_is_told_when_the_other_takes_only_one(shared_database_url: str) -> None:
     async with arena_over(shared_database_url) as arena:
         heard = asyncio.Event()
@@ -131,6 +131,37 @@ async def test_a_claim_that_passed_timers_by_is_told_when_the_other_takes_only_o
 
         await arena.every_interleaving(_claiming(A), _claiming(B, 1), given=given, then=then, most_switches=3)
         assert arena.schedules > 1
+
+
+@pytest.mark.parametrize("theirs", ["others' work", "a cancel"])
+async def test_a_claim_that_passed_runs_by_says_so_where_nobody_tells(mysqlish_url: str, theirs: str) -> None:
+    """So that its worker looks again soon. It was told in time of what was due, and then found it after a whole poll."""
+    others: dict[str, MakeOp] = {
+        "others' work": _claiming(B, workflow="other work"),
+        "a cancel": lambda store: store.request_stop(RunId("r1"), StopKind.CANCEL, '{"type":"t"}'),
+    }
+    passed: list[bool] = []
+    async with arena_over(mysqlish_url) as arena:
+
+        async def given() -> None:
+            await _two_workers(arena)
+            names = [f"r{n}" for n in range(3)]
+            await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
+            parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
+            await arena.do(lambda store: store.flush(A, parks))
+            arena.clock.advance("1ms")
+
+        async def then(mine: Answer, other: Answer) -> None:
+            taken = [run.id for claim in (mine, other) for run in getattr(claim, "runs", ())]
+            passed.append(mine.passed_by)
+            assert mine.passed_by or sorted(taken) == ["r0", "r1", "r2"]
+            again = await arena.do(_claiming(A))
+            assert sorted(taken + [run.id for run in again.runs]) == ["r0", "r1", "r2"]
+            # What somebody took is no reason to look on and on.
+            assert not again.passed_by
+
+        await arena.every_interleaving(_claiming(A), others[theirs], given=given, then=then, most_switches=2)
+        assert set(passed) == {True, False}
 
 
 async def test_a_claim_and_a_signal_wake_a_waiting_run_once(shared_database_url: str) -> None:

@@ -319,8 +319,8 @@ def claimed(run_id: str, *, turns: int = 1, records: tuple[Record, ...] | None =
     return ClaimedRun(id=RunId(run_id), turns=turns, records=records, **given)
 
 
-def claim(*runs: ClaimedRun, now: int = 0, next_due: int | None = None) -> Claim:
-    return Claim(tuple(runs), now, next_due)
+def claim(*runs: ClaimedRun, now: int = 0, next_due: int | None = None, passed_by: bool = False) -> Claim:
+    return Claim(tuple(runs), now, next_due, passed_by)
 
 
 def flushed(*, started: Sequence[str] = (), lost: Sequence[str] = (), ready: Sequence[str] = ()) -> FlushOutcome:

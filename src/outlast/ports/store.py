@@ -182,11 +182,16 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The claimed runs by priority, then due time; the database's time; and when the next parked run is due, if known."""
+    """The claimed runs by priority, then due time; the database's time; and when the next parked run is due, if known.
+
+    `passed_by` MUST be True when a run was left out because somebody else had it locked, and nobody tells when it is free:
+    or it would lie there until the poll, though a worker was told in time that it is due.
+    """
 
     runs: tuple[ClaimedRun, ...]
     now: int
     next_due: int | None
+    passed_by: bool = False
 
 
 class RunWrite(msgspec.Struct, frozen=True, gc=False, kw_only=True):

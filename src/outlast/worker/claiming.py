@@ -1,7 +1,7 @@
 """The look for due runs: when to look, and how many to take.
 
 A look is due at once when somebody says that there may be work, when a parked run is due, and otherwise after the poll
-interval. What is said during a look is remembered: the next one follows at once.
+interval. What is said during a look is remembered: the next one follows at once. One that passed runs by is soon repeated.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ _PATIENCE: Final = 5.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 
+_AGAIN: Final = 0.005
+"""Seconds to the next look after one that passed runs by since others had locked them; each time twice as many, up to the
+poll."""
+
 _LULL: Final = 0.004
 """Seconds a look waits, when all slots were taken and more runs are due, for further slots to become free."""
 
@@ -35,6 +39,8 @@ class Claims:
         self._place = place
         self._workflows = tuple(place.workflows)
         self._lock = asyncio.Lock()
+        self.passed_by = False
+        """The last claim left runs that others had locked."""
 
     @property
     def is_claiming(self) -> bool:
@@ -54,6 +60,7 @@ class Claims:
                 if tenure.is_over or self._place.is_stopping:
                     return 0  # They are handed back with everything else.
                 tenure.take(claim.runs)
+            self.passed_by = claim.passed_by
             if claim.next_due is not None:
                 self._place.look_at(claim.next_due)
             return len(claim.runs)
@@ -97,6 +104,7 @@ class Looking:
         self._stopped: asyncio.Future[None] = place.loop.create_future()
         self._is_kicked = False
         self._is_hungry = False
+        self._again = 0.0
         self.has_backlog = False
         """More runs were due than could be taken."""
         self._free: Callable[[], int] = lambda: 0
@@ -157,6 +165,8 @@ class Looking:
         wanted = tenure.free
         self.has_backlog = wanted > 0 and await self._claim(tenure) >= wanted
         self._is_hungry = self.has_backlog or wanted <= 0
+        # A caller's open transaction may have them for long, another worker for a moment.
+        self._again = min(max(self._again * 2, _AGAIN), self._poll) if self._claims.passed_by else 0.0
 
     async def _claim(self, tenure: Tenure) -> int:
         try:
@@ -170,7 +180,7 @@ class Looking:
         if self._is_kicked or self._place.is_stopping:
             return
         self._woken = self._place.loop.create_future()
-        timer = self._place.call_later(self._poll, self.kick)
+        timer = self._place.call_later(self._again or self._poll, self.kick)
         try:
             await self._woken
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -105,6 +105,26 @@ async def test_a_poll_looks_by_itself() -> None:
     async with office(poll=0.001) as o:
         for _ in range(3):
             (await o.database.next_asked("claim")).answer.set_result(claim())
+
+
+async def test_runs_that_were_passed_by_are_looked_for_soon_then_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another worker has them for a moment, a caller's open transaction perhaps for long; nobody tells of either."""
+    async with office(poll=0.1) as o:
+        pauses: list[float] = []
+        call_later = o.place.call_later
+
+        def note(seconds: float, look: Callable[[], None]) -> asyncio.TimerHandle:
+            pauses.append(seconds)
+            return call_later(0, look)
+
+        monkeypatch.setattr(o.place, "call_later", note)
+        for passed_by in [True] * 7 + [False, True]:
+            (await o.database.next_asked("claim")).answer.set_result(claim(passed_by=passed_by))
+        await o.database.next_asked("claim")
+
+        assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.005]
 
 
 async def test_what_is_said_during_a_look_is_remembered() -> None:

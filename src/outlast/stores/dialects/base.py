@@ -53,6 +53,10 @@ class Dialect(ABC):
     has_transactional_ddl: ClassVar[bool] = True
     """A migration that fails leaves nothing. Where each definition commits by itself, it is one that can be repeated."""
 
+    has_notices: ClassVar[bool] = True
+    """Processes hear of what others make ready, as soon as that is committed. Where they do not, a claim looks for what it
+    has left out because others had it locked, so that its worker looks again (`ports.store.Claim.passed_by`)."""
+
     in_the_way: ClassVar[str] = "Other transactions were in the way"
     """What a caller is told who gave up waiting for others."""
 

@@ -68,6 +68,7 @@ class MySQL(Dialect):
     has_arrays: ClassVar[bool] = False
     has_ranges_in_joins: ClassVar[bool] = False
     has_transactional_ddl: ClassVar[bool] = False
+    has_notices: ClassVar[bool] = False
 
     def now(self) -> ColumnElement[int]:
         # Not unix_timestamp(): it reads a local time, and in the hour that a time zone has twice it reads it wrong.
