@@ -51,6 +51,7 @@ def test_processes_share_runs_and_do_each_once(
     assert [worker.output.splitlines()[1:] for worker in workers] == [["works"]] * count
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(120)
 def test_ten_processes_that_start_together_make_the_tables_once(
     nursery: Nursery, shared_database_url: str, ledger: str
@@ -72,6 +73,7 @@ def test_ten_processes_that_start_together_make_the_tables_once(
         assert later.wait() == 0, later.output
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(120)
 def test_a_process_killed_while_it_makes_the_tables_leaves_a_database_that_others_can_use(
     nursery: Nursery, shared_database_url: str, ledger: str
@@ -91,5 +93,5 @@ def test_a_process_killed_while_it_makes_the_tables_leaves_a_database_that_other
         while 0 not in codes:
             codes += threads.map(kill_and_boot, range(len(codes) + 1, len(codes) + 1 + AT_ONCE))
 
-    # BEGIN, six tables with their indexes, the version, COMMIT.
-    assert codes.count(KILLED) > 12
+    # BEGIN, six tables, the version, COMMIT; and their indexes, but on MySQL and MariaDB, where a table has its own.
+    assert codes.count(KILLED) > (12 if shared_database_url.startswith(("sqlite", "postgres")) else 8)

@@ -29,6 +29,7 @@ def shop(nursery: Nursery, shared_database_url: str, tmp_path: Path) -> Shop:
     return Shop(nursery, shared_database_url, tmp_path)
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(120)
 def test_an_order_survives_a_kill_at_any_point_of_it(shop: Shop) -> None:
     cases = [(ending, point) for ending in get_args(Ending) for point in orders.points_of(ending)]
@@ -40,6 +41,7 @@ def test_an_order_survives_a_kill_at_any_point_of_it(shop: Shop) -> None:
     shop.finish_and_check(endings)
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_an_order_survives_a_kill_before_any_statement(shop: Shop) -> None:
     def begin(number: int) -> int:
@@ -59,6 +61,7 @@ def _side_by_side(call: Callable[..., int], arguments: Iterable[tuple[Any, ...]]
         return list(threads.map(lambda each: call(*each), arguments))
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_a_process_frozen_before_any_statement_writes_nothing_when_it_thaws(shop: Shop) -> None:
     """Its lease has run out and its orders were taken to their end meanwhile. It goes on with the very next statement, in
@@ -74,14 +77,20 @@ def test_a_process_frozen_before_any_statement_writes_nothing_when_it_thaws(shop
         frozen = sum("freezes" in child.output for child in children)
         shop.finish_and_check(endings)
         journal = shop.tables("select * from {journal} order by run_id, seq")
-        runs = shop.tables("select * from {runs} order by id")
+        runs = _runs(shop)
 
         for child in children:
             child.resume()
 
         assert [child.wait() for child in children] == [0] * FROZEN_AT_ONCE, "\n".join(c.output for c in children)
         assert shop.tables("select * from {journal} order by run_id, seq") == journal
-        assert shop.tables("select * from {runs} order by id") == runs
+        assert _runs(shop) == runs
         done = Counter((effect.key, effect.step) for effect in shop.ledger.effects())
         assert {key for (key, step), count in done.items() if count > most_calls(step)} == set()
         version += FROZEN_AT_ONCE
+
+
+def _runs(shop: Shop) -> list[tuple[Any, ...]]:
+    rows = shop.tables("select * from {runs} order by id")
+    # On MySQL and MariaDB the last column turns over when a start finds its id taken, and means nothing.
+    return rows if shop.url.startswith(("sqlite", "postgres")) else [row[:-1] for row in rows]

@@ -12,6 +12,7 @@ import pytest
 
 from outlast import Outlast, serving
 from support.nursery import Nursery
+from support.polls import poll_for
 from support.probing import Tables, until
 from support.programs import fleet
 from support.programs.ledger import Ledger
@@ -24,6 +25,7 @@ def ledger(tmp_path: Path) -> str:
     return str(tmp_path / "ledger")
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(120)
 def test_workers_replaced_one_after_the_other_do_each_step_once(
     nursery: Nursery, shared_database_url: str, ledger: str
@@ -55,11 +57,13 @@ def test_workers_replaced_one_after_the_other_do_each_step_once(
 def test_a_run_that_a_stopping_worker_gave_back_goes_on_elsewhere_at_once(
     nursery: Nursery, shared_database_url: str, ledger: str, tmp_path: Path
 ) -> None:
-    """Its step ended while the worker stopped, and the next one is another's. That one looks by itself but once an hour."""
+    """Its step ended while the worker stopped, and the next one is another's. Where that one is told, it looks by itself but
+    once an hour."""
     pipe, file = tmp_path / "pipe", tmp_path / "file"
     os.mkfifo(pipe)
     file.write_text("file")
-    options = {"database": shared_database_url, "ledger": ledger, "poll": "1h", "lease": "3h", "shutdown_timeout": "1h"}
+    poll = poll_for(shared_database_url)
+    options = {"database": shared_database_url, "ledger": ledger, "poll": poll, "lease": "3h", "shutdown_timeout": "1h"}
     worker = nursery.start(fleet.work_until_told, **options)
     worker.wait_for("works in process")
     client = Outlast(shared_database_url, workflows=[fleet.reading_in_turn], worker=False)
@@ -76,6 +80,7 @@ def test_a_run_that_a_stopping_worker_gave_back_goes_on_elsewhere_at_once(
     client.blocking.close()
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU times are read from /proc")
 def test_a_stopping_worker_is_quiet_and_keeps_its_lease(
     nursery: Nursery, shared_database_url: str, ledger: str, tmp_path: Path

@@ -12,7 +12,7 @@ SHARED: Final = ("sqlite-file", "postgresql")
 
 KINDS: Final = (*SHARED, "sqlite-memory")
 FURTHER: Final = ("mysql", "mariadb")
-WIDE: Final = frozenset({"field", "race"})
+WIDE: Final = frozenset({"crash", "field", "race"})
 """Folders whose tests run on the further kinds too, but for those marked `two_databases`. Elsewhere those do that are
 marked `every_database`, or `every_database("mysql")` where one of them says enough for what the test costs."""
 

@@ -6,17 +6,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import signal
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
+import asyncmy.connection
 import asyncpg
+import pymysql.connections
 
+from outlast.stores.databases import connector
 from outlast.stores.databases.sqlite_connection import SQLiteConnection
 
 _chosen: str | None = None
+_COUNTED: Final = ("begin", "commit", "with", "insert", "update", "delete")
+_QUERY: Final = 3
+"""What MySQL and MariaDB call the command that carries a statement."""
 
 
 def die_at(point: str | None) -> None:
@@ -34,12 +41,13 @@ def point(name: str) -> None:
 def die_before_statement(number: int) -> None:
     """End this process before it sends its n-th statement to a database, on any connection and thread.
 
-    BEGIN and COMMIT count. What only reads does not: to die before it is to die after what came before it.
+    BEGIN and COMMIT count. What only reads or sets the connection up does not: to die before it is to die after what came
+    before it.
     """
     sent = itertools.count(1)
 
     def act(statement: str) -> None:
-        if not statement.startswith(("select", "pragma", "listen")) and next(sent) == number:
+        if not statement.startswith(("select", "pragma", "listen", "set")) and next(sent) == number:
             _die()
 
     async def act_and_send(send: Callable[[], Awaitable[object]], statement: str) -> object:
@@ -47,6 +55,7 @@ def die_before_statement(number: int) -> None:
         return await send()
 
     _wrap_asyncpg(act_and_send)
+    _wrap_mysql(act)
     _trace_sqlite(act)
 
 
@@ -63,8 +72,7 @@ def freeze_before_statement(number: int) -> None:
 
     async def freeze_and_send(send: Callable[[], Awaitable[object]], statement: str) -> object:
         nonlocal in_flight, is_closing
-        counts = statement.startswith(("begin", "commit", "with", "insert", "update", "delete"))
-        if counts and next(sent) == number:
+        if statement.startswith(_COUNTED) and next(sent) == number:
             is_closing = True
             while in_flight:  # noqa: ASYNC110 -- a program of the tests, which has no event for it
                 await asyncio.sleep(0.001)
@@ -82,11 +90,26 @@ def freeze_before_statement(number: int) -> None:
         if statement.startswith("begin") and next(sent) == number:
             _freeze()
 
+    def act_on_mysql(statement: str) -> None:
+        if statement.startswith((*_COUNTED, "start transaction")) and next(sent) == number:
+            _freeze()
+
     _wrap_asyncpg(freeze_and_send)
+    _wrap_mysql(act_on_mysql)
     _trace_sqlite(act)
 
 
-# The two drivers are untyped here, since they are changed under the library's feet.
+def keep_no_locks_for_long() -> None:
+    """Have the server end the sessions of this process soon when it stands still: what they have locked is free then.
+
+    On PostgreSQL after half a second; MySQL and MariaDB count whole ones.
+    """
+    module: Any = connector
+    module.SETTINGS = {**connector.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
+    _change_mysql(lambda statement: re.sub(r"(wait_timeout|idle_transaction_timeout) = \d+", r"\1 = 1", statement))
+
+
+# The drivers are untyped here, since they are changed under the library's feet.
 
 
 def _wrap_asyncpg(wrapper: Callable[[Callable[[], Awaitable[object]], str], Awaitable[object]]) -> None:
@@ -100,6 +123,35 @@ def _wrap_asyncpg(wrapper: Callable[[Callable[[], Awaitable[object]], str], Awai
 
     for name in ("execute", "executemany", "fetch"):
         setattr(driver, name, wrapped(getattr(driver, name)))
+
+
+def _wrap_mysql(act: Callable[[str], None]) -> None:
+    def see(statement: str) -> str:
+        act(statement.lstrip().lower())
+        return statement
+
+    _change_mysql(see)
+
+
+def _change_mysql(change: Callable[[str], str]) -> None:
+    """Here a statement is one message, whoever sends it: our own roads, SQLAlchemy or the application with a bare driver."""
+    awaiting: Any = asyncmy.connection.Connection
+    blocking: Any = pymysql.connections.Connection
+    send, send_blocking = awaiting._execute_command, blocking._execute_command
+
+    def changed(command: int, statement: str | bytes) -> str | bytes:
+        if command != _QUERY:
+            return statement
+        text = statement if isinstance(statement, str) else statement.decode(errors="surrogateescape")
+        return change(text).encode(errors="surrogateescape")
+
+    async def sent(self: object, command: int, statement: str | bytes) -> None:
+        await send(self, command, changed(command, statement))
+
+    def sent_blocking(self: object, command: int, statement: str | bytes) -> None:
+        send_blocking(self, command, changed(command, statement))
+
+    awaiting._execute_command, blocking._execute_command = sent, sent_blocking
 
 
 def _trace_sqlite(act: Callable[[str], None]) -> None:

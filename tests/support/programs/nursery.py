@@ -20,7 +20,9 @@ from typing import Any, Final, NoReturn
 
 FIRST: Final = "process "
 LAST: Final = "exit code "
-_WARM: Final = ("outlast", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "outlast.serving")
+_WARM: Final = (
+    "outlast", "outlast.serving", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "asyncmy", "pymysql",
+)  # fmt: skip
 _LOOK: Final = 2.0
 logger = logging.getLogger("nursery")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from outlast import (
     CompensationContext,
@@ -21,8 +21,13 @@ from outlast import (
     step,
     workflow,
 )
-from outlast.stores.databases import connector
-from support.programs.dying import die_at, die_before_statement, freeze_before_statement, point
+from support.programs.dying import (
+    die_at,
+    die_before_statement,
+    freeze_before_statement,
+    keep_no_locks_for_long,
+    point,
+)
 from support.programs.ledger import Effect, Ledger
 
 Ending = Literal["delivered", "refused", "lost"]
@@ -187,9 +192,7 @@ async def begin(
 
 async def freeze(database: str, ledger: str, version: int, ending: Ending, before: int) -> None:
     """Take an order of this version to its end, but freeze before the n-th statement."""
-    # What a frozen process has locked is free again when the server ends its session. Half a second will do here.
-    module: Any = connector
-    module.SETTINGS = {**connector.SETTINGS, "idle_in_transaction_session_timeout": "500ms"}
+    keep_no_locks_for_long()
     freeze_before_statement(before)
     await finish(database, ledger, {str(version): ending})
 

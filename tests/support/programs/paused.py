@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from outlast import Context, Outlast, StepContext, WorkerOptions, step, workflow
+from support.programs.dying import keep_no_locks_for_long
 from support.programs.ledger import Effect, Ledger
 
 STEPS = 60
@@ -24,6 +25,7 @@ async def ticking(ctx: Context) -> None:
 
 async def serve(database: str, ledger: str, lease: str) -> None:
     """Work until the end of the process."""
+    keep_no_locks_for_long()
     global _ledger  # noqa: PLW0603 -- the outside world, one for each process
     _ledger = Ledger(ledger)
     async with Outlast(database, workflows=[ticking], worker=WorkerOptions(lease=lease)):
