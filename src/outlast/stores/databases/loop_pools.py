@@ -32,12 +32,9 @@ class LoopPools(Generic[C]):
     def here(self) -> HeldPool[C]:
         """Return the running loop's pool."""
         loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            self._begin_anew()
         with self._lock:
-            if self._pid != os.getpid():
-                # The parent's connections: kept so that nothing is sent on them, not even a farewell.
-                self._inherited.append(self._pools)
-                self._pools = {}
-                self._pid = os.getpid()
             pool = self._pools.get(loop)
             if pool is None:
                 self._forget_ended()
@@ -46,14 +43,23 @@ class LoopPools(Generic[C]):
 
     async def close(self) -> None:
         """Close the running loop's pool. On other loops what is idle is dropped, and what is in use goes on."""
+        if self._pid != os.getpid():
+            self._begin_anew()
         with self._lock:
-            mine = self._pools.pop(asyncio.get_running_loop(), None) if self._pid == os.getpid() else None
-            others = list(self._pools.items()) if self._pid == os.getpid() else []
+            mine = self._pools.pop(asyncio.get_running_loop(), None)
+            others = list(self._pools.items())
         for loop, pool in others:
             with contextlib.suppress(RuntimeError):  # the loop has ended, maybe this moment
                 loop.call_soon_threadsafe(pool.drop_idle)
         if mine is not None:
             await mine.close()
+
+    def _begin_anew(self) -> None:
+        """After a fork: the connections are the parent's, kept so that nothing is sent on them, not even a farewell; and a
+        thread of the parent may have had the lock."""
+        self._inherited.append(self._pools)
+        self._pools, self._lock = {}, threading.Lock()
+        self._pid = os.getpid()
 
     def _forget_ended(self) -> None:
         """A pool refers to its loop, which would else stay for as long as these do."""

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, Pool
 from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
@@ -42,7 +41,11 @@ class Limits:
 
 
 class EngineRoad:
-    """Blocking callers. After a fork the child's connections are its own; the parent's stay untouched."""
+    """Blocking callers of any thread. After a fork the child's connections are its own; the parent's stay untouched.
+
+    Who closes it does not wait for what other threads do, and they close their connections when they are done.
+    Held by tests/contract/test_threads.py.
+    """
 
     def __init__(
         self, dialect: Dialect, make_engine: Callable[[], Engine], *, disposes: bool, limits: Limits | None = None
@@ -58,8 +61,10 @@ class EngineRoad:
         first, made = first_statement(make)
         span = _span(first, self._limits)
         may_be_committed = span == "alone"
+        engine = self._engine_here()
+        pool = engine.pool
         try:
-            with self._engine_here().connect() as raw:
+            with engine.connect() as raw:
                 connection = raw.execution_options(isolation_level=_ISOLATION[span])
                 if span == "session":
                     connection.detach()
@@ -71,16 +76,27 @@ class EngineRoad:
             if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
                 raise OutcomeUnknown from error
             raise
+        finally:
+            if engine is not self._engine:
+                _end(engine, pool)
         return value
 
-    def begin(self) -> AbstractContextManager[Connection]:
+    @contextlib.contextmanager
+    def begin(self) -> Generator[Connection]:
         """Begin a transaction of the application's."""
-        return self._engine_here().begin()
+        engine = self._engine_here()
+        pool = engine.pool
+        try:
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            if engine is not self._engine:
+                _end(engine, pool)
 
     def close(self) -> None:
         if self._disposes and self._engine is not None and self._pid == os.getpid():
-            self._engine.dispose()
-            self._engine = None
+            engine, self._engine = self._engine, None
+            engine.dispose()
 
     def _engine_here(self) -> Engine:
         if self._engine is None:
@@ -90,6 +106,12 @@ class EngineRoad:
             self._engine.dispose(close=False)
             self._pid = os.getpid()
         return self._engine
+
+
+def _end(engine: Engine, pool: Pool) -> None:
+    """Close what came back to an engine that was closed meanwhile: to the pool of then, or to the one it has got since."""
+    pool.dispose()
+    engine.dispose()
 
 
 class AsyncEngineRoad:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -57,8 +58,8 @@ class SQLiteFile:
                     "A database in memory belongs to the process that made it; after a fork make a new one, or use a file."
                 )
             self._abandoned += [self._writer, self._reader, self._given]
-            self._pid = os.getpid()
             self._connect()
+            self._pid = os.getpid()  # last: another thread goes by it
         return self._reader if reads else self._writer
 
     def can_write(self) -> bool:
@@ -94,6 +95,7 @@ class ThreadedRoad:
         self._closes = closes
         self._pid = os.getpid()
         self._threads: dict[bool, ThreadPoolExecutor] = {}
+        self._lock = threading.Lock()
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
         # A thread cannot be interrupted; SQLite's own waits are bounded.
@@ -101,11 +103,17 @@ class ThreadedRoad:
         span, made = first_span(make)
         reads = span != "write"
         connection = self._file.connection(reads=reads)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread(reads), connection.transact, made)
+        if self._pid != os.getpid():
+            self._begin_anew()
+        with self._lock:  # A thread that is asked does what it was asked, whoever closes this road on another loop.
+            working = self._thread(reads).submit(connection.transact, made)
+        return await asyncio.wrap_future(working)
 
     async def close(self) -> None:
-        threads, self._threads = self._threads, {}
+        if self._pid != os.getpid():
+            self._begin_anew()
+        with self._lock:
+            threads, self._threads = self._threads, {}
         for thread in threads.values():
             # Waits for the operation in flight, without holding up the loop.
             await asyncio.get_running_loop().run_in_executor(thread, _nothing)
@@ -113,10 +121,12 @@ class ThreadedRoad:
         if self._closes:
             self._file.close()
 
+    def _begin_anew(self) -> None:
+        """After a fork: the threads are the parent's, and one of them may have had the lock."""
+        self._threads, self._lock = {}, threading.Lock()
+        self._pid = os.getpid()
+
     def _thread(self, reads: bool) -> ThreadPoolExecutor:
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._threads = {}
         if reads not in self._threads:
             self._threads[reads] = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outlast-sqlite")
         return self._threads[reads]
