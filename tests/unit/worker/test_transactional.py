@@ -7,6 +7,8 @@ import contextvars
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -242,6 +244,124 @@ async def test_after_the_grant_nothing_interrupts_it(is_blocking: bool) -> None:
 
         assert await b.reports.get() == RECORDED
         assert b.log[-1] == "commit"
+
+
+@pytest.mark.parametrize("verb", ["request_stop", "cut", "drop"])
+async def test_a_function_that_still_runs_is_cancelled_before_the_next_is_let_in(verb: str) -> None:
+    with bench(is_blocking=False, has_one_writer=True) as b:
+        attempt = await b.begin(b.call(asyncio.Event().wait, on_cancel="abort"))
+        await until(lambda: "pay in tx" in b.log)
+        await b.begin(b.call(name="next"))
+
+        await in_callback(getattr(attempt, verb))
+
+        if verb != "drop":
+            ending = await b.reports.get()
+            assert isinstance(ending, Raised) if verb == "request_stop" else ending == GIVEN_BACK
+        await b.grant()
+        assert await b.reports.get() == RECORDED
+        assert b.log[:5] == ["begin", "mark tx", "pay in tx", "roll back", "begin"]
+
+
+async def test_a_function_on_a_thread_is_not_interrupted_and_commits() -> None:
+    goes_on = threading.Event()
+    with bench(is_blocking=True) as b:
+        attempt = await b.begin(b.call(goes_on.wait, on_cancel="abort"))
+        await until(lambda: "pay in tx" in b.log)
+
+        await in_callback(attempt.request_stop)
+        await passes()
+        assert b.reports.empty()
+        goes_on.set()
+        await b.grant()
+
+        assert await b.reports.get() == RECORDED
+
+
+@both
+async def test_one_that_waits_to_be_let_in_can_be_aborted_and_never_begins(is_blocking: bool) -> None:
+    with bench(is_blocking=is_blocking, has_one_writer=True) as b:
+        await b.begin(b.call(name="one"))
+        second = await b.begin(b.call(name="two", on_cancel="abort"))
+
+        await in_callback(second.request_stop)
+
+        ending = await b.reports.get()
+        assert isinstance(ending, Raised)
+        assert isinstance(ending.error, asyncio.CancelledError)
+        await b.grant()
+        assert await b.reports.get() == RECORDED
+        assert not any("two" in said for said in b.log)
+
+
+async def test_one_that_no_thread_has_taken_makes_room_for_the_next() -> None:
+    go_on = threading.Event()
+    with bench(is_blocking=True, has_one_writer=True) as b:
+        for number in range(3):
+            busy = FakeStep(f"busy-{number}").call(go_on.wait, is_async=False)
+            await in_callback(partial(b.steps.perform, RunId("r2"), busy, lambda *_: None))
+        first = await b.begin(b.call(name="one"))
+        await b.begin(b.call(name="two"))
+
+        await in_callback(first.cut)
+        assert await b.reports.get() == GIVEN_BACK
+        go_on.set()
+        await b.grant()
+
+        assert await b.reports.get() == RECORDED
+        assert b.log[:3] == ["begin", "mark tx", "two in tx"]
+
+
+async def test_where_many_write_at_a_time_nobody_waits_for_another() -> None:
+    with bench(is_blocking=False) as b:
+        await b.begin(b.call(name="one"))
+        await b.begin(b.call(name="two"))
+
+        await until(lambda: b.asking.qsize() == 2)
+        await b.grant()
+        await b.grant()
+
+        assert [await b.reports.get(), await b.reports.get()] == [RECORDED, RECORDED]
+        assert "look" not in b.log
+
+
+async def test_a_function_that_takes_too_long_is_rolled_back() -> None:
+    with bench(is_blocking=False) as b:
+        await b.begin(b.call(asyncio.Event().wait, timeout=timedelta(milliseconds=20)))
+
+        ending = await b.reports.get()
+
+        assert isinstance(ending, Raised)
+        assert isinstance(ending.error, TimeoutError)
+        await until(lambda: b.log[-1] == "roll back")
+
+
+@both
+async def test_after_the_grant_no_time_is_over(is_blocking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be committed by then, so an attempt that were told to be late would be made twice."""
+    loop = asyncio.get_running_loop()
+    hour, call_later, armed = timedelta(hours=1), loop.call_later, list[asyncio.TimerHandle]()
+
+    def arm(seconds: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        handle = call_later(seconds, *arguments, **options)
+        if seconds == hour.total_seconds():
+            armed.append(handle)
+        return handle
+
+    monkeypatch.setattr(loop, "call_later", arm)
+    over: list[bool] = []
+    with bench(is_blocking=is_blocking) as b:
+
+        def flush(*_: object) -> FlushOutcome:
+            over.extend(handle.cancelled() for handle in armed)
+            return FlushOutcome()
+
+        b.database.flush = flush  # type: ignore[method-assign]
+        await b.begin(b.call(timeout=hour))
+        await b.grant()
+
+        assert await b.reports.get() == RECORDED
+        assert over == [True]
 
 
 @both
