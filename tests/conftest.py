@@ -9,6 +9,7 @@ pytest_plugins = [
     "support.fix_mysql",
     "support.fix_pgbouncer",
     "support.fix_stores",
+    "support.fix_servers",
     "support.fix_callers",
     "support.fix_django",
     "support.processes",

@@ -12,20 +12,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from outlast import Outlast, RunCancelled, Status, WorkerOptions
-from support.callers import ROADS, Place, kind_of
+from outlast import Outlast, RunCancelled, Status
+from support.callers import ROADS, Place
 from support.colours import parked
 from support.crashing import KILLED
 from support.nursery import Nursery
+from support.polls import worker_for
 from support.programs import calling
 from support.programs.calling import greet, listen, poked, rest
-
-
-def worker_on(url: str) -> WorkerOptions:
-    """A worker that no look of its own wakes, nor the one for dead workers. MySQL and MariaDB tell nobody of a commit, and
-    who made it is gone: there its looks are what finds it."""
-    tells = kind_of(url) in ("sqlite", "postgresql")
-    return WorkerOptions(poll="1h", lease="1h") if tells else WorkerOptions(poll="100ms")
 
 
 async def served(app: Outlast) -> None:
@@ -49,7 +43,7 @@ async def order_and_die(nursery: Nursery, place: Place, at: str) -> None:
 
 
 async def test_a_caller_that_dies_before_its_commit_has_done_nothing(place: Place, nursery: Nursery) -> None:
-    async with calling.make_app(place.url, worker=worker_on(place.url)) as app:
+    async with calling.make_app(place.url, worker=worker_for(place.url)) as app:
         await served(app)
 
         await order_and_die(nursery, place, "before the commit")
@@ -67,7 +61,7 @@ async def test_a_caller_that_dies_before_its_commit_has_done_nothing(place: Plac
 
 
 async def test_what_a_caller_committed_before_it_died_happens(place: Place, nursery: Nursery) -> None:
-    async with calling.make_app(place.url, worker=worker_on(place.url)) as app:
+    async with calling.make_app(place.url, worker=worker_for(place.url)) as app:
         await served(app)
 
         await order_and_die(nursery, place, "after the commit")

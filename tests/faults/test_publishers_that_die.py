@@ -9,16 +9,14 @@ import asyncio
 
 from sqlalchemy import text
 
-from outlast import Outlast, WorkerOptions
+from outlast import Outlast
 from support.callers import ROADS, Place
 from support.colours import parked
 from support.crashing import KILLED
 from support.nursery import Nursery
+from support.polls import worker_for
 from support.programs import publishing
 from support.programs.publishing import OrderDelivered, OrderPlaced
-
-# Whatever wakes it, its own look does not.
-WORKER = WorkerOptions(poll="1h")
 
 
 async def orders(url: str) -> int:
@@ -37,7 +35,7 @@ async def publish_and_die(nursery: Nursery, app: Outlast, place: Place, at: str)
 
 
 async def test_who_dies_before_the_commit_has_published_nothing(place: Place, nursery: Nursery) -> None:
-    async with publishing.make_app(place.url, worker=WORKER) as app:
+    async with publishing.make_app(place.url, worker=worker_for(place.url)) as app:
         await publish_and_die(nursery, app, place, "before the commit")
 
         assert await orders(place.url) == 0
@@ -51,7 +49,7 @@ async def test_who_dies_before_the_commit_has_published_nothing(place: Place, nu
 
 
 async def test_what_was_published_before_the_death_happens(place: Place, nursery: Nursery) -> None:
-    async with publishing.make_app(place.url, worker=WORKER) as app:
+    async with publishing.make_app(place.url, worker=worker_for(place.url)) as app:
         await publish_and_die(nursery, app, place, "after the commit")
 
         assert await orders(place.url) == 1

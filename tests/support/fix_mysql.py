@@ -3,7 +3,8 @@
 `mysql_url`, `mariadb_url`    a fresh empty database on the session's server
 `mysql`, `mariadb`            the session's server itself; create further databases with it, leave it running
 `mysqlish`                    both, one after the other: the server itself
-`breakable_mysqlish`          a second server of each, which a test may stop, restart, pause and crash
+`breakable_mysql`, `breakable_mariadb`, `breakable_mysqlish`
+                              a second server of each, which a test may stop, restart, pause and crash
 
 Without a server's programs these tests are skipped, and the summary names the server; in CI (`CI=true`) they fail.
 """
@@ -62,17 +63,38 @@ def mysqlish_url(mysqlish: PrivateMySQL) -> Iterator[str]:
     mysqlish.drop_database(url)
 
 
-@pytest.fixture(scope="session", params=_KINDS)
-def _second_mysqlish(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
-    with _server(request.param, pytestconfig) as server:
+@pytest.fixture(scope="session")
+def _second_mysql(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
+    with _server("mysql", pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _second_mariadb(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
+    with _server("mariadb", pytestconfig) as server:
         yield server
 
 
 @pytest.fixture
-def breakable_mysqlish(_second_mysqlish: PrivateMySQL) -> Iterator[PrivateMySQL]:
-    _second_mysqlish.start()
-    yield _second_mysqlish
-    _second_mysqlish.resume()
+def breakable_mysql(_second_mysql: PrivateMySQL) -> Iterator[PrivateMySQL]:
+    yield from _whole_again(_second_mysql)
+
+
+@pytest.fixture
+def breakable_mariadb(_second_mariadb: PrivateMySQL) -> Iterator[PrivateMySQL]:
+    yield from _whole_again(_second_mariadb)
+
+
+@pytest.fixture(params=_KINDS)
+def breakable_mysqlish(request: pytest.FixtureRequest) -> PrivateMySQL:
+    server: PrivateMySQL = request.getfixturevalue(f"breakable_{request.param}")
+    return server
+
+
+def _whole_again(server: PrivateMySQL) -> Iterator[PrivateMySQL]:
+    server.start()
+    yield server
+    server.resume()
 
 
 def _server(kind: str, config: pytest.Config) -> PrivateMySQL:

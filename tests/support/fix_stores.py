@@ -12,13 +12,20 @@ SHARED: Final = ("sqlite-file", "postgresql")
 
 KINDS: Final = (*SHARED, "sqlite-memory")
 FURTHER: Final = ("mysql", "mariadb")
-WIDE: Final = frozenset({"crash", "field", "race"})
+WIDE: Final = frozenset({"crash", "faults", "field", "race"})
 """Folders whose tests run on the further kinds too, but for those marked `two_databases`. Elsewhere those do that are
 marked `every_database`, or `every_database("mysql")` where one of them says enough for what the test costs."""
 
 
+_KINDS_OF: Final = {
+    "database_url": KINDS,
+    "shared_database_url": SHARED,
+    **dict.fromkeys(("server_url", "link", "breakable"), ("postgresql",)),  # see `fix_servers`
+}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for fixture, kinds in (("database_url", KINDS), ("shared_database_url", SHARED)):
+    for fixture, kinds in _KINDS_OF.items():
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(fixture, (*kinds, *_further(metafunc.definition)), indirect=True)
 

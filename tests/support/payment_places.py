@@ -23,6 +23,7 @@ PLACES = (
     "mariadb, aiomysql",
 )
 """Each database in both colours; MySQL and MariaDB are one."""
+ON_SERVERS = tuple(place for place in PLACES if not place.startswith("sqlite"))
 
 
 class Breaking:

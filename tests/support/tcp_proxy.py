@@ -11,7 +11,7 @@
 
 Rules hold for the next link that meets them, once; one with `after=` for a link that has said that before.
 `wait_for_cut()` returns when a rule has struck. outlast begins with `BEGIN ISOLATION LEVEL READ COMMITTED`, which is no
-COMMIT: the message is `COMMIT_MESSAGE`.
+COMMIT: the message is `COMMIT_MESSAGE`; on MySQL and MariaDB `COMMIT_OF_MYSQL`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from urllib.parse import urlsplit, urlunsplit
 # What PostgreSQL ends each answer with; one byte of transaction status follows.
 READY_FOR_QUERY = b"Z\x00\x00\x00\x05"
 COMMIT_MESSAGE = b"COMMIT\0"
+# MySQL and MariaDB answer a command when they have done it, and carry COMMIT in a packet of its own.
+ANY_ANSWER = b""
+COMMIT_OF_MYSQL = b"\x07\x00\x00\x00\x03COMMIT"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -56,8 +59,10 @@ class _At:
 class TcpProxy:
     """`with TcpProxy("127.0.0.1", port) as proxy: connect(proxy.url(server_url))`; its methods are for any thread."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, answer: bytes = READY_FOR_QUERY) -> None:
+        """`answer` is what the server ends the answer to a statement with."""
         self.target = (host, port)
+        self._answer = answer
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -236,7 +241,7 @@ class TcpProxy:
         if not link.is_deaf:
             return chunk
         link.unheard = link.unheard[-256:] + chunk
-        link.is_doomed = READY_FOR_QUERY in link.unheard
+        link.is_doomed = self._answer in link.unheard
         return b""
 
 
