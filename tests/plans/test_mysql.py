@@ -66,7 +66,7 @@ def _with_concat(statement: str) -> str:
 async def test_no_statement_reads_more_than_the_operation_is_about(aged_url: str, verb: Verb) -> None:
     async with aged_database(aged_url) as database:
         road: Any = database._road
-        link: MySQLLink = await road._connect()
+        link: MySQLLink = await road._pools._connect()
         read: list[tuple[int, str]] = []
         try:
             await link.say("start transaction")
@@ -96,7 +96,7 @@ async def _reads(link: MySQLLink) -> int:
 async def _forget(database: SqlDatabase) -> None:
     """Take away what this test put there, and leave the history."""
     road: Any = database._road
-    link: MySQLLink = await road._connect()
+    link: MySQLLink = await road._pools._connect()
     await link.say(
         "delete from outlast_runs where created_at > 1000000",
         "delete from outlast_workers",

@@ -56,7 +56,7 @@ def aged_url(request: pytest.FixtureRequest, postgres: PrivatePostgres) -> Itera
 async def test_no_step_of_a_plan_touches_more_than_the_operation_is_about(aged_url: str, verb: Verb) -> None:
     async with aged_database(aged_url) as database:
         road: Any = database._road
-        connection: Connection = await road._connect()
+        connection: Connection = await road._pools._connect()
         touched: list[tuple[int, str]] = []
         try:
             await connection.execute("begin")
@@ -118,7 +118,7 @@ def _element(value: object) -> str:
 async def _forget(database: SqlDatabase) -> None:
     """Take away what this test put there, and leave the history."""
     road: Any = database._road
-    connection: Connection = await road._connect()
+    connection: Connection = await road._pools._connect()
     await connection.execute("delete from outlast.runs where created_at > 1000000; delete from outlast.workers")
     await connection.execute("delete from outlast.waits where topic like 'topic-old-%' or topic = 'topic'")
     await connection.close()

@@ -308,7 +308,7 @@ async def _links(url: str, database: SqlDatabase, stack: contextlib.AsyncExitSta
     connections: list[Connection] = []
     for _ in range(3):
         road: Any = database._road  # pyright: ignore[reportPrivateUsage]  a connection of its own to lock on
-        connection: Connection = await road._connect()
+        connection: Connection = await road._pools._connect()
         stack.push_async_callback(connection.close)
         # Whoever waits here waits for as long as the schedule wants; only a circle ends it.
         await connection.execute("set deadlock_timeout = '20ms'")
@@ -321,7 +321,7 @@ async def _mysql_links(database: SqlDatabase, stack: contextlib.AsyncExitStack) 
     links: list[MySQLLink] = []
     for _ in range(3):
         road: Any = database._road  # pyright: ignore[reportPrivateUsage]  a connection of its own to lock on
-        link: MySQLLink = await road._connect()
+        link: MySQLLink = await road._pools._connect()
         stack.push_async_callback(link.close)
         # Whoever waits here waits for as long as the schedule wants; only a circle ends it.
         await link.say("set session innodb_lock_wait_timeout = 60")
