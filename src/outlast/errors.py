@@ -339,8 +339,10 @@ class SchemaBehind(OutlastError):
     """The tables of outlast are older than this code. They must be migrated first."""
 
     def __init__(self, schema: str, found: int, needed: int) -> None:
+        # MySQL and MariaDB show a role the tables alone on which it has a right.
+        stand = f"at version {found}" if found else "not there, or none that this role has a right to"
         super().__init__(
-            f"The tables of outlast in {schema!r} are at version {found}; this code needs version {needed}. "
+            f"The tables of outlast in {schema!r} are {stand}; this code needs version {needed}. "
             "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` "
             "in code that does not await). An app that opens does it by itself, except in production or with migrate=False."
         )
@@ -355,7 +357,8 @@ class SchemaConflict(OutlastError):
     def __init__(self, schema: str, tables: tuple[str, ...]) -> None:
         super().__init__(
             f"There are tables {', '.join(tables)} in {schema!r}, but no record that outlast made them, so they are left "
-            "alone. Give outlast a name of its own with Outlast(schema=...), or restore its table of migrations."
+            "alone. Give outlast a name of its own with Outlast(schema=...), or restore its table of migrations, or this "
+            "role's right to read it."
         )
         self.schema = schema
         self.tables = tables

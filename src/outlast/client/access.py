@@ -79,6 +79,7 @@ class Access:
                 except SchemaBehind as behind:
                     self._may_migrate(behind, tx)
                     await self.database.migrate()
+                    await self.database.check_schema()
                 self._is_ready = True
         self._locks.pop(loop, None)
 
@@ -95,6 +96,7 @@ class Access:
                 except SchemaBehind as behind:
                     self._may_migrate(behind, tx)
                     self.database.migrate_blocking()
+                    self.database.check_schema_blocking()
                 self._is_ready = True
 
     def open_blocking(self) -> None:

@@ -30,7 +30,7 @@ async def test_old_tables_are_migrated_where_that_is_wanted() -> None:
 
     await Access(database, migrates=True).ready("get")
 
-    assert database.asked == ["open", "check", "migrate"]
+    assert database.asked == ["open", "check", "migrate", "check"]
 
 
 async def test_first_calls_of_one_moment_open_once() -> None:
@@ -39,7 +39,7 @@ async def test_first_calls_of_one_moment_open_once() -> None:
 
     await asyncio.gather(*(access.ready("get") for _ in range(20)))
 
-    assert database.asked == ["open", "check", "migrate"]
+    assert database.asked == ["open", "check", "migrate", "check"]
 
 
 def test_the_blocking_side_does_the_same() -> None:
@@ -51,7 +51,7 @@ def test_the_blocking_side_does_the_same() -> None:
     access.ready_blocking("get")
     access.ready_blocking("get")
 
-    assert database.asked == ["check", "check", "migrate"]
+    assert database.asked == ["check", "check", "migrate", "check"]
 
 
 async def test_a_blocking_call_where_a_loop_runs_names_the_awaited_form() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import ssl
 from types import ModuleType
 
 import asyncmy.errors
@@ -101,10 +102,21 @@ def test_a_connection_to_mysql_that_was_closed_here_is_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    "code, told", [(1045, "Access denied"), (1049, "Access denied"), (2003, None), (1040, None), (1062, None)]
+    "code, said, told",
+    [
+        (1045, "Access denied", "refused the connection: Access denied"),
+        (1049, "Unknown database", "refused the connection: Unknown"),
+        (3159, "Connections using insecure transport are prohibited", "Add ssl=true"),
+        (1142, "DELETE command denied", "Grant this role SELECT"),
+        (2003, "Can't connect (Connection refused)", None),
+        (2003, "Can't connect ([SSL: CERTIFICATE_VERIFY_FAILED] self-signed)", "ssl_ca="),
+        (2026, "SSL is required but the server doesn't support it", "no TLS with this server"),
+        (1040, "Too many connections", None),
+        (1062, "Duplicate entry", None),
+    ],
 )
-def test_mysqls_refusal_for_good_is_told_from_one_that_may_come(code: int, told: str | None) -> None:
-    error = pymysql.OperationalError(code, "Access denied")
+def test_mysqls_refusal_for_good_is_told_from_one_that_may_come(code: int, said: str, told: str | None) -> None:
+    error = pymysql.OperationalError(code, said)
 
     refusal = MySQL().refusal(_wrapped(error))
 
@@ -147,6 +159,23 @@ def _wrapped(error: Exception) -> Exception:
         (asyncpg.ProtocolViolationError("unsupported startup parameter: enable_seqscan"), "PgBouncer"),
         (asyncpg.CannotConnectNowError("the database system is starting up"), None),
         (asyncpg.UndefinedTableError("x"), None),
+        (asyncpg.InsufficientPrivilegeError("permission denied for table runs"), "GRANT USAGE ON SCHEMA"),
+        (
+            asyncpg.InsufficientPrivilegeError('permission denied for database "x"'),
+            "refused the connection: permission",
+        ),
+        (
+            asyncpg.exceptions.ClientConfigurationError("`sslmode` parameter must be"),
+            "asks for what cannot be: `sslmode`",
+        ),
+        (ssl.SSLCertVerificationError("certificate verify failed: unknown"), "no TLS with this server"),
+        (ConnectionError('PostgreSQL server at "x:1" rejected SSL upgrade'), "no TLS with this server"),
+        (ConnectionError("reset"), None),
+        (FileNotFoundError(2, "No such file or directory"), None),
+        (psycopg.errors.InsufficientPrivilege("permission denied for schema outlast"), "denied what outlast does"),
+        (psycopg.OperationalError("SSL error: certificate verify failed"), "sslrootcert="),
+        (psycopg.OperationalError("SSL SYSCALL error: EOF detected"), None),
+        (psycopg.OperationalError('connection is bad: invalid sslmode value: "x"'), "invalid sslmode"),
         (
             psycopg.OperationalError('connection failed: FATAL:  password authentication failed for user "x"'),
             "password",

@@ -6,16 +6,17 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sqlalchemy import URL, Engine, create_engine, event, text
 from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 
-from outlast.errors import DriverMissing, InvalidArgument
+from outlast.errors import DatabaseUnavailable, DriverMissing, InvalidArgument
 from outlast.model.connections import ConnectionOptions, ProvideCredentials
 from outlast.ports.operation import Statement
-from outlast.stores.databases import asyncpg_road, psycopg_connection, psycopg_statements
+from outlast.stores.databases import asyncpg_statements, psycopg_connection, psycopg_statements
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.urls import PostgresTarget, parse_url
 from outlast.stores.databases.wire import BEGIN, Wire, beginning_with
@@ -90,7 +91,7 @@ class Connector:
     @property
     def wire(self) -> Wire:
         begin = SETTING if self._options.transaction_pooling else BEGIN
-        execute = asyncpg_road.execute if self.driver == "asyncpg" else psycopg_statements.execute_awaiting
+        execute = asyncpg_statements.execute if self.driver == "asyncpg" else psycopg_statements.execute_awaiting
         return Wire(execute, begin)
 
     @property
@@ -119,6 +120,7 @@ class Connector:
 
     async def _connect_asyncpg(self, settings: Mapping[str, str]) -> asyncpg.Connection[asyncpg.Record]:
         driver = _module("asyncpg", "PostgreSQL needs asyncpg, or psycopg.")
+        self._look_for_files()
         connection: asyncpg.Connection[asyncpg.Record] = await driver.connect(
             (await self._current_url()).render_as_string(hide_password=False),
             timeout=_CONNECT_TIMEOUT,
@@ -134,6 +136,13 @@ class Connector:
             await connection.fetch(_MET_TYPES)
             await connection.execute("ROLLBACK")
         return connection
+
+    def _look_for_files(self) -> None:
+        """Say which file of TLS is not there: asyncpg's error names none, and is that of a server's socket too."""
+        for option in ("sslrootcert", "sslcert", "sslkey"):
+            named = self._url.query.get(option)
+            if isinstance(named, str) and named != "system" and not Path(named).is_file():
+                raise DatabaseUnavailable(f"There is no file {named}, which {option}= of the database's URL names.")
 
     async def _connect_psycopg(self, settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
         _module("psycopg", "PostgreSQL needs asyncpg, or psycopg.")

@@ -204,6 +204,7 @@ class _Attempts:
         self._until = time.monotonic() + patience
         self._delays = _delays()
         self._opens = opens
+        self._why: Exception | None = None
 
     @property
     def left(self) -> float:
@@ -211,6 +212,8 @@ class _Attempts:
 
     def next_delay(self, error: Exception) -> float:
         """Return the delay before another attempt. Raises the error when it is about the operation itself."""
+        if isinstance(error, DatabaseUnavailable):
+            raise error  # Explained already.
         refusal = self._dialect.refusal(_cause(error))
         if refusal is not None:
             raise DatabaseUnavailable(refusal) from error
@@ -225,8 +228,11 @@ class _Attempts:
         if trouble is Trouble.HELD and not self._repeatable:
             raise DatabaseBusy(f"Another transaction holds what this one needs: {_told(error)}") from error
         delay = next(self._delays)
+        if self._why is None or not isinstance(error, TimeoutError):
+            # That the last attempt was cut short says less than why there were several.
+            self._why = error
         if delay >= self.left:
-            raise self._given_up(error, trouble) from error
+            raise self._given_up(self._why, trouble) from error
         self.tell(error)
         return delay
 

@@ -21,8 +21,8 @@ from outlast.ports.transactions import Transactions
 from outlast.stores.basis import make_basis
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.database import SqlDatabase
-from outlast.stores.databases.mysql_link import MySQLLink, Session
-from outlast.stores.databases.mysql_road import MySQLRoad
+from outlast.stores.databases.mysql_link import WIRE, MySQLLink, Session
+from outlast.stores.databases.pooled_road import PooledRoad
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
 from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.mysql import MySQL, refused_for_good
@@ -34,6 +34,7 @@ CONNECTIONS: Final = 10
 """The most connections of one event loop. A worker needs two; callers that all start or send at once share the rest."""
 
 _CONNECT_TIMEOUT: Final = 10
+_ACCESS_DENIED: Final = 1045
 _IDLE: Final = 20
 """Seconds after which the server ends a connection of ours that says nothing."""
 _MODES: Final = "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -87,7 +88,7 @@ def mysql_database(url: URL, options: ConnectionOptions, *, prefix: str, clock: 
     def over(limit: int) -> SqlDatabase:
         return SqlDatabase(
             basis,
-            MySQLRoad(basis.dialect, connector.connect, limit=limit),
+            PooledRoad(basis.dialect, connector.connect, WIRE, limit=limit),
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
             listener=None,
             separate=lambda: over(limit=2),
@@ -160,6 +161,8 @@ class Connector:
             refusal = refused_for_good(error)
             if refusal is None:
                 raise
+            if self._tls is None and error.args[0] == _ACCESS_DENIED:
+                refusal += " If it is for want of TLS, add ssl=true to its URL."
             raise DatabaseUnavailable(refusal) from error
 
     async def _connect(self, driver: ModuleType, session: Session) -> MySQLLink:
@@ -228,7 +231,7 @@ def _as_arguments(given: Credentials | None) -> dict[str, Any]:
 async def _set_up(connection: Any, cursors: Any, session: Session) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types
     link = MySQLLink(connection, cursors, session, most=2**24)
     await link.say(*session.texts)
-    found = await link.execute(_MOST)
+    found = await link.perform(_MOST)
     return MySQLLink(connection, cursors, session, most=found.rows[0][0])
 
 
@@ -245,7 +248,7 @@ class GivenConnections:
     """Transactions for an application that has none of its own: asyncmy's where they are awaited, else PyMySQL's."""
 
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
-        self._awaiting = MySQLRoad(dialect, partial(connector.connect, GIVEN), limit=CONNECTIONS)
+        self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), WIRE, limit=CONNECTIONS)
         self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
         self.transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._begin_blocking, is_sure=True
@@ -274,23 +277,36 @@ def tls_context(query: Mapping[str, str]) -> ssl.SSLContext | None:
     `ssl_check_hostname=false`.
     """
     asked = _TLS.intersection(query)
-    if not asked or _is_true(query.get("ssl_disabled", "false")) or query.get("ssl", "true").lower() in _FALSE:
+    if not asked or _is_true(query, "ssl_disabled", usual=False) or not _is_true(query, "ssl", usual=True):
         return None
-    authority = query.get("ssl_ca")
-    context = ssl.create_default_context(cafile=authority)
-    context.check_hostname = _is_true(query.get("ssl_check_hostname", "true" if authority else "false"))
-    verifies = _is_true(query.get("ssl_verify_cert", "true" if authority else "false")) or context.check_hostname
+    authority, certificate = query.get("ssl_ca"), query.get("ssl_cert")
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate, query.get("ssl_key"))
+    except OSError as error:  # also what OpenSSL does not understand
+        named = ", ".join(f"{name}={query[name]}" for name in ("ssl_ca", "ssl_cert", "ssl_key") if name in query)
+        raise InvalidArgument(f"The files of TLS that the URL names cannot be read ({named}): {error}.") from error
+    checks_name = _is_true(query, "ssl_check_hostname", usual=authority is not None)
+    verifies = _is_true(query, "ssl_verify_cert", usual=authority is not None) or checks_name
+    context.check_hostname = checks_name
     context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
-    if "ssl_cert" in query:
-        context.load_cert_chain(query["ssl_cert"], query.get("ssl_key"))
     return context
 
 
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
+_WORDS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
-def _is_true(text: str) -> bool:
-    return text.lower() not in _FALSE
+def _is_true(query: Mapping[str, str], name: str, *, usual: bool) -> bool:
+    if name not in query:
+        return usual
+    said = _WORDS.get(query[name].lower())
+    if said is None:
+        raise InvalidArgument(f"The option {name} of a MySQL URL is true or false, not {query[name]!r}.")
+    return said
 
 
 def _found_rows() -> int:

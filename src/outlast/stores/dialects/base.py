@@ -10,12 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import ColumnElement, Insert, Table
 
 from outlast.ports.operation import Op, Statement
 from outlast.stores.tables import Query, Tables
+
+RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
+"""What an application's role needs on every table of outlast but that of the migrations, which it only reads. More than some
+of them need today, so that a later version needs no more. Held by tests/contract/test_rights.py."""
 
 
 class Trouble(StrEnum):
@@ -119,10 +123,20 @@ class Dialect(ABC):
         """Tell by what the lock's statement answered whether it was got."""
         return True
 
+    def migration_unlock(self, name: str) -> Statement | None:
+        """Let the next process pass; None where the end of the transaction does."""
+        return None
+
     @abstractmethod
     def schema_present(self, name: str) -> Statement | None:
         """Tell whether the schema exists, whether this role may make tables in it (or make it), and the role's name; None
         where there are no schemas."""
+
+    def check_rights(self, tables: Tables) -> Op[None]:
+        """Raise DatabaseUnavailable when this role may not do with the tables what outlast does. They MUST be there: this is
+        for the start, where somebody sees it, and not for the first run. A server that only reads is not asked: whoever
+        only looks at runs may use a replica. SQLite has no roles."""
+        yield from ()
 
     @abstractmethod
     def tables_present(self, tables: Tables) -> Statement:
@@ -133,12 +147,18 @@ class Dialect(ABC):
         return False
 
     def refusal(self, error: BaseException) -> str | None:
-        """Explain a refused connection that no waiting mends, such as a wrong password; None for any other error."""
+        """Explain a refusal that no waiting mends, such as of a password, of a certificate or of a right that a role lacks;
+        None for any other error."""
         return None
 
     @abstractmethod
     def trouble(self, error: BaseException) -> Trouble | None:
         """Classify a driver's error, wrapped by SQLAlchemy or not; None when it is about the operation itself."""
+
+
+def needed_rights(tables: Tables) -> Sequence[tuple[Table, str]]:
+    """Return each right that a role needs: the table, and what it does there."""
+    return [(table, right) for table in tables.all if table is not tables.migrations for right in RIGHTS]
 
 
 def unwrapped(error: BaseException) -> Sequence[BaseException]:

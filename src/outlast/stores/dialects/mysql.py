@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import (
@@ -16,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Insert,
     Table,
+    TextClause,
     bindparam,
     column,
     literal_column,
@@ -29,7 +31,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.operation import Op, Statement
-from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
+from outlast.stores.dialects.base import RIGHTS, Dialect, Trouble, needed_rights, unwrapped
 from outlast.stores.tables import Query, Tables
 
 TOPIC_LOCKS: Final = 4_096
@@ -54,11 +56,23 @@ _LOST: Final = frozenset(
 )
 _DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb"})
 
+_REFUSED: Final = frozenset({1044, 1045, 1049, 1130, 1251, 1698, 1819, 1820, 1862, 3118, 4151})
+"""wrong password or database, host or way of proving oneself; an account that is locked or whose password is too old."""
+
+_INSECURE: Final = 3159
+_DENIED: Final = frozenset({1142, 1143, 1227})
+"""no right on a table, on a column, to a setting."""
+
+_UNLINKED: Final = frozenset({2003, 2026})
+_NO_TLS: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|SSL is required")
+
 _SETTINGS: Final = text(
     "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB')"
 )
 _TABLES: Final = text("select table_name from information_schema.tables where table_schema = database()")
+_ONLY_READS: Final = text("select @@read_only or @@innodb_read_only")
 _MIGRATION_LOCK: Final = text("select get_lock(:name, 20)")
+_MIGRATION_UNLOCK: Final = text("select release_lock(:name)")
 
 
 class MySQL(Dialect):
@@ -137,13 +151,26 @@ class MySQL(Dialect):
             )
 
     def migration_lock(self, name: str) -> Statement | None:
-        return Statement(_MIGRATION_LOCK, {"name": f"outlast:{name}:migrations"})
+        return Statement(_MIGRATION_LOCK, {"name": _lock_name(name)})
 
     def has_migration_lock(self, answer: object) -> bool:
         return answer == 1
 
+    def migration_unlock(self, name: str) -> Statement | None:
+        return Statement(_MIGRATION_UNLOCK, {"name": _lock_name(name)})
+
     def schema_present(self, name: str) -> Statement | None:
         return None
+
+    def check_rights(self, tables: Tables) -> Op[None]:
+        # The server's own lists of rights leave out what comes by a role. To explain a statement takes the rights of the
+        # statement, and does nothing; the error that it raises otherwise names the table, and `refusal` what to do.
+        only_reads = yield Statement(_ONLY_READS)
+        if only_reads.rows[0][0]:
+            return
+        locks = table(f"{tables.name}_locks", column("id", BigInteger))
+        for used, right in (*needed_rights(tables), (locks, "SELECT"), (locks, "UPDATE")):
+            yield Statement(_explained(right, used.name, next(iter(used.columns)).name))
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES)
@@ -172,6 +199,17 @@ class MySQL(Dialect):
         return None
 
 
+@cache
+def _explained(right: str, name: str, column: str) -> TextClause:
+    statements = {
+        "SELECT": "select * from {0} where 1 = 0",
+        "INSERT": "insert into {0} select * from {0} where 1 = 0",
+        "UPDATE": "update {0} set {1} = {1} where 1 = 0",
+        "DELETE": "delete from {0} where 1 = 0",
+    }
+    return text(f"explain {statements[right].format(name, column)}")
+
+
 class _InsertIfAbsent(Insert):
     """An insert that flips `again` of a row that is there.
 
@@ -188,6 +226,10 @@ class _InsertIfAbsent(Insert):
 def _compile_insert_if_absent(insert: _InsertIfAbsent, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
     written: str = compiler.visit_insert(insert, **options)  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
     return f"{written} ON DUPLICATE KEY UPDATE again = 1 - again"
+
+
+def _lock_name(name: str) -> str:
+    return f"outlast:{name}:migrations"
 
 
 _lock_statements: dict[tuple[str, bool], Query] = {}
@@ -215,8 +257,20 @@ def error_code(error: BaseException) -> int | None:
 def refused_for_good(error: BaseException) -> str | None:
     """Return what to tell a user whose connection was refused in a way that waiting does not mend."""
     code = error_code(error)
-    if code in {1044, 1045, 1049, 1130, 1251, 1698, 1819}:
+    if code in _REFUSED:
         return f"The database refused the connection: {error.args[1]}."
+    if code == _INSECURE:
+        return f"The database refused the connection: {error.args[1]}. Add ssl=true to its URL, or ssl_ca= to check it too."
+    if code in _DENIED:
+        return (
+            f"The database denied what outlast does: {error.args[1]}. Grant this role {', '.join(RIGHTS)} on the tables of "
+            "outlast; to migrate, be a role that may CREATE and ALTER them too."
+        )
+    if code in _UNLINKED and _NO_TLS.search(str(error)):
+        return (
+            f"There is no TLS with this server as the URL asks for it: {error.args[1]}. ssl_ca= names the certificate of "
+            "the authority that signed the server's own; ssl=true alone checks none."
+        )
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import ssl
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -24,7 +25,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from outlast.errors import DatabaseUnavailable, IsolationRefused
 from outlast.ports.operation import Op, Statement
-from outlast.stores.dialects.base import Dialect, Trouble, unwrapped
+from outlast.stores.dialects.base import RIGHTS, Dialect, Trouble, needed_rights, unwrapped
 from outlast.stores.tables import Query, Tables
 
 _OLDEST: Final = 130_000
@@ -55,6 +56,12 @@ _SCHEMA = text(
     "select n.oid is not null, case when n.oid is null then has_database_privilege(current_database(), 'CREATE') "
     "else has_schema_privilege(n.oid, 'CREATE') end, current_user "
     "from (select cast(:name as text) as name) wanted left join pg_namespace n on n.nspname = wanted.name"
+)
+_LACKING = text(
+    "select cast(current_user as text), c.relname, string_agg(needed.what, ', ') "
+    "from unnest(cast(:names as text[]), cast(:rights as text[])) as needed (name, what) "
+    "join pg_class c on c.relname = needed.name join pg_namespace n on n.oid = c.relnamespace and n.nspname = :schema "
+    "where not has_table_privilege(c.oid, needed.what) group by c.relname order by c.relname"
 )
 _TABLES = text(
     "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
@@ -122,6 +129,17 @@ class PostgreSQL(Dialect):
     def schema_present(self, name: str) -> Statement | None:
         return Statement(_SCHEMA, {"name": name})
 
+    def check_rights(self, tables: Tables) -> Op[None]:
+        names, rights = zip(*((table.name, right) for table, right in needed_rights(tables)), strict=True)
+        found = yield Statement(_LACKING, {"names": list(names), "rights": list(rights), "schema": tables.name})
+        if found.rows:
+            role = found.rows[0][0]
+            lacking = "; ".join(f"{rights} on {tables.name}.{name}" for _, name, rights in found.rows)
+            raise DatabaseUnavailable(
+                f"The role {role!r} lacks rights that outlast needs: {lacking}. As the owner of the tables: "
+                f'GRANT {", ".join(RIGHTS)} ON ALL TABLES IN SCHEMA {tables.name} TO "{role}".'
+            )
+
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES, {"name": tables.name})
 
@@ -130,7 +148,8 @@ class PostgreSQL(Dialect):
 
     def refusal(self, error: BaseException) -> str | None:
         for part in unwrapped(error):
-            if type(part).__module__.partition(".")[0] in _DRIVERS and (told := refused_for_good(part)) is not None:
+            is_drivers = type(part).__module__.partition(".")[0] in _DRIVERS
+            if (is_drivers or isinstance(part, OSError)) and (told := refused_for_good(part)) is not None:
                 return told
         return None
 
@@ -158,6 +177,11 @@ _DRIVERS: Final = frozenset({"asyncpg", "psycopg", "psycopg2"})
 # otherwise, and then the attempts go on until the patience is over.
 _REFUSED_FOR_GOOD: Final = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
+    r"|role \".*\" is not permitted to log in|permission denied for database|invalid \w+ value:"
+)
+_NO_TLS: Final = re.compile(
+    r"certificate verify failed|does not match host name|SSL was required|rejected SSL upgrade|alert unknown ca"
+    r"|(certificate|private key) file \".*\" does not exist|could not (load|read) (root |private key |certificate )"
 )
 
 _NO_CONNECTION: Final = frozenset(
@@ -182,7 +206,19 @@ def refused_for_good(error: BaseException) -> str | None:
             "ConnectionOptions(transaction_pooling=True) as connections=, with listen= and the URL of a direct connection "
             "to be told of new work at once; or give outlast a direct connection altogether."
         )
-    if state.startswith("28") or state == "3D000" or (not state and _REFUSED_FOR_GOOD.search(str(error))):
+    if isinstance(error, ssl.SSLCertVerificationError) or (not state and _NO_TLS.search(str(error))):
+        return (
+            f"There is no TLS with this server as the URL asks for it: {error}. sslrootcert= names the certificate of the "
+            "authority that signed the server's own, sslmode= what is checked."
+        )
+    if type(error).__name__ == "ClientConfigurationError":  # asyncpg's, about an option of the URL
+        return f"The URL of the database asks for what cannot be: {error}."
+    if state == "42501" and "for database" not in str(error):
+        return (
+            f"The database denied what outlast does: {error}. As the owner of the tables: GRANT USAGE ON SCHEMA ... TO ...; "
+            f"GRANT {', '.join(RIGHTS)} ON ALL TABLES IN SCHEMA ... TO ...; to migrate, be the role that owns them."
+        )
+    if state.startswith("28") or state in {"3D000", "42501"} or (not state and _REFUSED_FOR_GOOD.search(str(error))):
         return f"The database refused the connection: {error}."
     return None
 

@@ -33,12 +33,13 @@ LATEST: Final = MIGRATIONS[-1].version
 def check_schema(basis: Basis) -> Op[None]:
     """Raise SchemaBehind when the tables are older than this code. Newer ones are served: versions only add.
 
-    The server is looked at too: a blocking caller has no other moment for it.
+    The server is looked at too, a blocking caller has no other moment for it, and what this role may do with the tables.
     """
     yield from basis.dialect.check_server()
     found = yield from found_version(basis, span="read")
     if found < LATEST:
         raise SchemaBehind(basis.tables.name, found, LATEST)
+    yield from basis.dialect.check_rights(basis.tables)
 
 
 def migrate(basis: Basis) -> Op[tuple[int, ...]]:
@@ -57,13 +58,15 @@ def migrate(basis: Basis) -> Op[tuple[int, ...]]:
             raise DatabaseBusy("Another process is migrating this database; try again when it is done.")
     found = yield from found_version(basis, span="write")
     pending = [migration for migration in MIGRATIONS if migration.version > found]
-    if not pending:
-        return ()
-    yield from _prepare_schema(basis, found)
-    if found == 0:
-        yield Statement(bookkeeping(basis))
-    for migration in pending:
-        yield from _apply(basis, migration)
+    if pending:
+        yield from _prepare_schema(basis, found)
+        if found == 0:
+            yield Statement(bookkeeping(basis))
+        for migration in pending:
+            yield from _apply(basis, migration)
+    unlock = basis.dialect.migration_unlock(basis.tables.name)
+    if unlock is not None:
+        yield unlock
     return tuple(migration.version for migration in pending)
 
 
