@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,13 +17,19 @@ def database(url: str) -> dict[str, Any]:
         # Django's own transactions begin like those of outlast, so that neither is refused when it writes late.
         options = {"transaction_mode": "IMMEDIATE"} if django.VERSION >= (5, 1) else {}
         return {"ENGINE": "django.db.backends.sqlite3", "NAME": parts.path[1:], "OPTIONS": options}
+    if parts.scheme in ("mysql", "mariadb"):
+        # PyMySQL, which outlast uses too, in the place of mysqlclient, which has to be compiled.
+        import_module("pymysql").install_as_MySQLdb()
+    backend = "postgresql" if parts.scheme == "postgresql" else "mysql"
+    options = {"charset": "utf8mb4"} if backend == "mysql" else {}
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": f"django.db.backends.{backend}",
         "NAME": parts.path[1:],
         "USER": parts.username or "",
         "PASSWORD": parts.password or "",
         "HOST": parts.hostname or "",
         "PORT": parts.port or "",
+        "OPTIONS": options,
     }
 
 

@@ -42,11 +42,9 @@ class Project:
         return worker
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    is_file = request.param == "sqlite"
-    url: str = f"sqlite:///{tmp_path}/shop.db" if is_file else request.getfixturevalue("postgres_url")
-    return {"SHOP_DATABASE_URL": url, "SHOP_LEASE": "2s", "SHOP_REVIEW_AFTER": "0s"}
+@pytest.fixture
+def environment(shared_database_url: str) -> dict[str, str]:
+    return {"SHOP_DATABASE_URL": shared_database_url, "SHOP_LEASE": "2s", "SHOP_REVIEW_AFTER": "0s"}
 
 
 @pytest.fixture
@@ -62,6 +60,7 @@ def project(environment: dict[str, str], tmp_path: Path, start_process: StartPro
         yield made
 
 
+@pytest.mark.every_database
 @pytest.mark.time_limit(180)
 def test_a_worker_that_dies_in_a_step_leaves_an_order_that_another_one_fulfils_once(project: Project) -> None:
     first = project.work()
@@ -85,6 +84,7 @@ def test_a_worker_that_dies_in_a_step_leaves_an_order_that_another_one_fulfils_o
     assert "completed" in project.manage("outlast_status")
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_orders_that_are_cancelled_or_come_back_are_undone(project: Project) -> None:
     project.work()
@@ -101,6 +101,7 @@ def test_orders_that_are_cancelled_or_come_back_are_undone(project: Project) -> 
         assert project.providers.effects(order) == UNDONE
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(180)
 def test_what_the_shop_refuses_leaves_nothing_behind_and_its_worker_ends_when_told(project: Project) -> None:
     worker = project.work()
@@ -117,6 +118,7 @@ def test_what_the_shop_refuses_leaves_nothing_behind_and_its_worker_ends_when_to
     assert worker.wait() == 0, worker.output
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_its_checks_and_its_own_tests_pass(environment: dict[str, str], start_process: StartProcess) -> None:
     for arguments in [

@@ -32,6 +32,7 @@ def text_of(client: Client, url: str) -> str:
     return TAGS.sub(" ", response.content.decode())
 
 
+@pytest.mark.every_database("mariadb")
 def test_the_list_shows_runs_newest_first_and_finds_them(client: Client) -> None:
     from support.django_orders.workflows import fulfil, wait
 
@@ -48,6 +49,7 @@ def test_the_list_shows_runs_newest_first_and_finds_them(client: Client) -> None
     assert "order-a" not in pending
 
 
+@pytest.mark.every_database("mariadb")
 def test_the_detail_shows_values_and_the_journal(client: Client) -> None:
     from support.django_orders.workflows import fulfil
 
@@ -82,6 +84,7 @@ def test_the_admin_changes_nothing(client: Client) -> None:
     assert kept.status == "pending"
 
 
+@pytest.mark.every_database("mariadb")
 def test_a_request_is_one_block_under_atomic_requests(client: Client) -> None:
     connections["default"].settings_dict["ATOMIC_REQUESTS"] = True
     client.raise_request_exception = False

@@ -33,19 +33,21 @@ print("found", Order.objects.count(), len(app.blocking.list().runs))
 
 
 @pytest.mark.time_limit(120)
-@pytest.mark.parametrize("moment, found", [("before", "found 0 0"), ("after", "found 1 1")])
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "database, moment",
+    [(database, moment) for database in ("sqlite", "postgresql") for moment in ("before", "after")]
+    + [("mysql", "before"), ("mariadb", "after")],
+)
 def test_an_order_and_its_run_survive_a_death_together_or_not_at_all(
     *,
     database: str,
     moment: str,
-    found: str,
     tmp_path: Path,
     start_process: StartProcess,
     request: pytest.FixtureRequest,
 ) -> None:
-    is_file = database == "sqlite"
-    url: str = f"sqlite:///{tmp_path}/shop.db" if is_file else request.getfixturevalue("postgres_url")
+    fixture = "postgres_url" if database == "postgresql" else f"{database}_url"
+    url: str = f"sqlite:///{tmp_path}/shop.db" if database == "sqlite" else request.getfixturevalue(fixture)
     environment = {"SHOP_DATABASE_URL": url}
     assert start_process(MANAGE, "migrate", "--verbosity", "0", env=environment).wait(timeout=90) == 0
 
@@ -54,4 +56,4 @@ def test_an_order_and_its_run_survive_a_death_together_or_not_at_all(
 
     look = start_process(MANAGE, "shell", "-c", LOOK, env=environment)
     assert look.wait(timeout=60) == 0, look.output
-    assert found in look.output
+    assert ("found 0 0" if moment == "before" else "found 1 1") in look.output

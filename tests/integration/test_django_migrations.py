@@ -14,7 +14,7 @@ from outlast import Outlast
 from outlast.integrations.django import app
 from support.fix_django import Site, connected_to, entry_of
 
-pytestmark = pytest.mark.usefixtures("django_site")
+pytestmark = [pytest.mark.usefixtures("django_site"), pytest.mark.every_database]
 
 COLUMNS = """
     select table_name, ordinal_position, column_name, data_type, is_nullable, column_default, collation_name, is_identity
@@ -25,6 +25,9 @@ CONSTRAINTS = """
     select conrelid::regclass::text, conname, pg_get_constraintdef(oid) from pg_constraint
     where connamespace = to_regnamespace('outlast') order by 1, 2
 """
+
+
+NAMES = {f"outlast_{name}" for name in ("runs", "journal", "waits", "signals", "workers", "migrations")}
 
 
 def told(command: str, *arguments: str, **options: Any) -> str:
@@ -39,11 +42,18 @@ def tables() -> list[Any]:
         if connection.vendor == "sqlite":
             cursor.execute("select name, sql from sqlite_master where name like 'outlast%' order by name")
             return cursor.fetchall()
+        if connection.vendor == "mysql":
+            return [_created(cursor, name) for name in connection.introspection.table_names(cursor) if name in NAMES]
         found: list[Any] = []
         for query in (COLUMNS, INDEXES, CONSTRAINTS):
             cursor.execute(query)
             found += cursor.fetchall()
         return found
+
+
+def _created(cursor: Any, table: str) -> Any:
+    cursor.execute(f"show create table {table}")
+    return cursor.fetchone()
 
 
 def _words(found: list[Any]) -> list[str]:
@@ -58,7 +68,8 @@ def test_both_ways_make_the_same_tables(django_site: Site, tmp_path: Path, reque
     if django_site.database == "sqlite":
         other = f"sqlite:///{tmp_path}/other.db"
     else:
-        other = request.getfixturevalue("postgres").create_database()
+        server = "postgres" if django_site.database == "postgresql" else django_site.database
+        other = request.getfixturevalue(server).create_database()
     apart = Outlast(other)
     apart.blocking.migrate()
     apart.blocking.close()
@@ -67,6 +78,22 @@ def test_both_ways_make_the_same_tables(django_site: Site, tmp_path: Path, reque
 
     assert by_django
     assert by_django == by_outlast
+
+
+@pytest.mark.parametrize("django_site", ["mysql", "mariadb"], indirect=True)
+def test_a_migration_leaves_no_lock_on_djangos_connection() -> None:
+    """Such a lock lasts as long as its connection; a web process that migrated would have kept all others from it."""
+    for make in (
+        lambda: told("migrate", "outlast", verbosity=0),
+        app.blocking.migrate,
+        lambda: told("outlast_migrate"),
+    ):
+        make()
+        with connection.cursor() as cursor:
+            cursor.execute("select is_free_lock('outlast:outlast:migrations')")
+            assert cursor.fetchone() == (1,)
+            for name in NAMES:
+                cursor.execute(f"drop table if exists {name}")
 
 
 def test_after_migrate_there_is_nothing_to_migrate_and_nothing_to_make() -> None:
@@ -110,11 +137,11 @@ def test_the_statements_of_a_migration_can_be_printed_and_executed_by_hand(djang
     assert tables() == []
 
     with connection.cursor() as cursor:
-        for statement in printed.split(";\n"):
+        for statement in filter(str.strip, printed.split(";\n")):
             cursor.execute(statement)
     by_hand = tables()
     with connection.cursor() as cursor:
-        for statement in taken_back.split(";\n"):
+        for statement in filter(str.strip, taken_back.split(";\n")):
             cursor.execute(statement)
     assert tables() == []
     told("migrate", "outlast", verbosity=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from django.db import connection
 from django.test import override_settings
 
 from outlast import DefinitionError, Retry, WorkerOptions
-from outlast.integrations.django import app
+from outlast.integrations.django import app, checks
 from outlast.integrations.django.conf import read_config
 from outlast.integrations.django.location import url_of
 from support.fix_django import Site, connected_to
 
 POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"}
+MYSQL = {"ENGINE": "django.db.backends.mysql", "NAME": "shop"}
 
 pytestmark = pytest.mark.usefixtures("django_site")
 
@@ -52,6 +54,7 @@ def test_a_wrong_setting_is_told_with_what_to_write(setting: Any, id: str, words
             app.blocking.list()
 
 
+@pytest.mark.every_database("mysql")
 def test_every_option_is_read() -> None:
     setting = {
         "DATABASE": "default",
@@ -75,7 +78,7 @@ def _all_tables() -> list[str]:
         if connection.vendor == "sqlite":
             cursor.execute("select name from sqlite_master")
         else:
-            cursor.execute("select table_schema from information_schema.tables")
+            cursor.execute("select concat(table_schema, table_name) from information_schema.tables")
         return [str(row[0]) for row in cursor.fetchall()]
 
 
@@ -115,6 +118,7 @@ def test_a_stricter_isolation_is_told_before_a_signal_is_refused() -> None:
         assert told() == {}
 
 
+@pytest.mark.every_database
 def test_the_server_is_asked_when_checks_may_connect(django_site: Site) -> None:
     if django_site.database == "postgresql":
         with connection.cursor() as cursor:
@@ -147,6 +151,77 @@ def test_the_server_is_asked_when_checks_may_connect(django_site: Site) -> None:
 def test_a_workers_connections_go_where_djangos_go(entry: dict[str, Any], url: str) -> None:
     with connected_to({"default": POSTGRESQL | entry}):
         assert url_of("default").render_as_string(hide_password=False) == url
+
+
+@pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "entry, url",
+    [
+        ({}, "mysql:///shop"),
+        (
+            {"USER": "ada", "PASSWORD": "p@ss/word", "HOST": "db", "PORT": "3307"},
+            "mysql://ada:p%40ss%2Fword@db:3307/shop",
+        ),
+        ({"HOST": "/run/mysqld.sock", "PORT": "3307"}, "mysql:///shop?unix_socket=%2Frun%2Fmysqld.sock"),
+        ({"HOST": "db", "OPTIONS": {"host": "other", "db": "till", "port": 3307}}, "mysql://other:3307/till"),
+        ({"OPTIONS": {"unix_socket": "/run/s"}, "HOST": "db"}, "mysql:///shop?unix_socket=%2Frun%2Fs"),
+        ({"OPTIONS": {"ssl": {"ca": "/ca.pem"}}}, "mysql:///shop?ssl_ca=%2Fca.pem"),
+        (
+            {"OPTIONS": {"ssl": {"cert": "/c", "key": "/k"}, "ssl_mode": "VERIFY_IDENTITY"}},
+            "mysql:///shop?ssl=true&ssl_cert=%2Fc&ssl_check_hostname=true&ssl_key=%2Fk&ssl_verify_cert=true",
+        ),
+        ({"OPTIONS": {"ssl_mode": "required"}}, "mysql:///shop?ssl=true&ssl_check_hostname=false"),
+        ({"OPTIONS": {"ssl_mode": "DISABLED", "ssl": {"ca": "/ca.pem"}}}, "mysql:///shop"),
+        ({"OPTIONS": {"ssl_ca": "/ca.pem"}}, "mysql:///shop?ssl_ca=%2Fca.pem&ssl_check_hostname=false"),
+        (
+            {"OPTIONS": {"ssl_ca": "/ca.pem", "ssl_verify_identity": True, "ssl_verify_cert": True}},
+            "mysql:///shop?ssl_ca=%2Fca.pem&ssl_check_hostname=true&ssl_verify_cert=true",
+        ),
+    ],
+)
+def test_a_worker_goes_where_djangos_driver_for_mysql_goes(entry: dict[str, Any], url: str) -> None:
+    with connected_to({"default": MYSQL | entry}):
+        assert url_of("default").render_as_string(hide_password=False) == url
+
+
+@pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)
+def test_a_worker_reads_the_option_file_that_django_is_pointed_to(tmp_path: Path) -> None:
+    file = tmp_path / "my.cnf"
+    file.write_text(
+        "[mysqld]\nport = 1\n[client]\nuser = ada\npassword = 'p@ss'\nport = 3307\nhost = old\nhost = db\n"
+        "compress\n[shop]\ndatabase = shop\nuser = shopkeeper\n"
+    )
+    options = {"read_default_file": str(file)}
+    found: list[str] = []
+    for given in (options, options | {"read_default_group": "shop"}, options | {"read_default_group": "none"}):
+        with connected_to({"default": {"ENGINE": MYSQL["ENGINE"], "PORT": "3308", "OPTIONS": given}}):
+            found.append(url_of("default").render_as_string(hide_password=False))
+
+    assert found == [
+        "mysql://ada:p%40ss@db:3308",
+        "mysql://shopkeeper:p%40ss@db:3308/shop",
+        "mysql://ada:p%40ss@db:3308",
+    ]
+
+
+@pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)
+def test_a_character_set_without_emoji_is_told() -> None:
+    import django
+
+    with connected_to({"default": MYSQL | {"OPTIONS": {"charset": "utf8"}}}):
+        assert "utf8mb4" in told()["outlast.W004"]
+    with connected_to({"default": MYSQL | {"OPTIONS": {"charset": "utf8mb4"}}}):
+        assert told() == {}
+    with connected_to({"default": MYSQL}):
+        assert ("outlast.W004" in told()) == (django.VERSION < (5, 2))
+
+
+@pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("entry, extra", [(POSTGRESQL, "outlast[postgres]"), (MYSQL, "outlast[mysql]")])
+def test_what_a_worker_lacks_is_told(entry: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    with connected_to({"default": entry | {"OPTIONS": {"charset": "utf8mb4"}}}):
+        assert extra in told()["outlast.W002"]
 
 
 def test_a_worker_needs_a_database_that_others_find() -> None:

@@ -13,7 +13,7 @@ from outlast.integrations.django import app
 from outlast.integrations.django.tending import mend
 from support.fix_django import Site
 
-pytestmark = pytest.mark.usefixtures("django_outlast")
+pytestmark = [pytest.mark.usefixtures("django_outlast"), pytest.mark.every_database("mariadb")]
 
 
 def booked(how: str) -> tuple[Any, set[str], set[str]]:
@@ -71,7 +71,7 @@ def test_steps_that_await_the_orm_leave_no_connection_behind() -> None:
     assert [each.connection for each in opened] == [None]
 
 
-@pytest.mark.parametrize("django_site", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("django_site", ["postgresql", "mysql"], indirect=True)
 def test_a_connection_that_the_server_has_ended_is_replaced(django_site: Site) -> None:
     from support.django_orders.models import Order
 

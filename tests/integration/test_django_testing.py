@@ -18,7 +18,7 @@ from outlast.integrations.django import app
 from outlast.integrations.django.testing import OutlastTests, drain
 from outlast.testing import ManualClock
 
-pytestmark = pytest.mark.usefixtures("django_outlast")
+pytestmark = [pytest.mark.usefixtures("django_outlast"), pytest.mark.every_database("mysql")]
 
 
 def passed(case: type[unittest.TestCase]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -27,8 +27,9 @@ from outlast.integrations.django import APART, app
 from outlast.integrations.django.testing import drain
 from outlast.stores.databases.kinds import registry
 from support.fix_django import Site
+from support.probing import connect_mysql
 
-pytestmark = pytest.mark.usefixtures("django_outlast")
+pytestmark = [pytest.mark.usefixtures("django_outlast"), pytest.mark.every_database("mysql")]
 
 
 class Undone(Exception):
@@ -268,11 +269,10 @@ def test_a_block_is_not_migrated_in(django_site: Site) -> None:
     from support.django_orders.workflows import fulfil
 
     with connection.cursor() as cursor:
-        cursor.execute(
-            "drop table outlast_migrations" if django_site.database == "sqlite" else "drop schema outlast cascade"
-        )
-        if django_site.database == "sqlite":
-            for table in ("runs", "journal", "waits", "signals", "workers"):
+        if django_site.database == "postgresql":
+            cursor.execute("drop schema outlast cascade")
+        else:
+            for table in ("waits", "journal", "signals", "runs", "workers", "migrations"):
                 cursor.execute(f"drop table outlast_{table}")
     app.forget()
 
@@ -318,14 +318,19 @@ def test_the_worker_of_this_process_is_woken_by_the_commit_alone(monkeypatch: py
 
 def end_connection(site: Site) -> None:
     """Have the server end Django's connection, as a restart does."""
+    is_mysql = connection.vendor == "mysql"
     with connection.cursor() as cursor:
-        cursor.execute("select pg_backend_pid()")
+        cursor.execute("select connection_id()" if is_mysql else "select pg_backend_pid()")
         pid = cursor.fetchone()[0]
-    with psycopg.connect(site.url, autocommit=True) as other:
-        other.execute("select pg_terminate_backend(%s)", [pid])
+    if is_mysql:
+        with closing(connect_mysql(site.url)) as other, other.cursor() as killer:
+            killer.execute("kill %s", [pid])
+    else:
+        with psycopg.connect(site.url, autocommit=True) as server:
+            server.execute("select pg_terminate_backend(%s)", [pid])
 
 
-@pytest.mark.parametrize("django_site", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("django_site", ["postgresql", "mysql", "mariadb"], indirect=True)
 def test_a_connection_that_the_server_ended_is_replaced_outside_of_a_block(django_site: Site) -> None:
     from support.django_orders.workflows import fulfil
 
@@ -337,7 +342,7 @@ def test_a_connection_that_the_server_ended_is_replaced_outside_of_a_block(djang
     assert app.blocking.get("o-1") is not None
 
 
-@pytest.mark.parametrize("django_site", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("django_site", ["postgresql", "mysql", "mariadb"], indirect=True)
 def test_in_a_block_the_loss_of_the_connection_is_the_callers(django_site: Site) -> None:
     from support.django_orders.workflows import fulfil
 
@@ -350,6 +355,34 @@ def test_in_a_block_the_loss_of_the_connection_is_the_callers(django_site: Site)
         start_while_the_server_goes()
 
     assert app.blocking.get("o-1") is None
+
+
+@pytest.mark.parametrize("django_site", ["mysql", "mariadb"], indirect=True)
+def test_a_verb_does_not_wait_long_for_a_lock_and_leaves_the_connection_as_it_was(django_site: Site) -> None:
+    """Django's connections wait for a lock for 50 seconds, longer than a verb may take in all its attempts."""
+    from support.django_orders.workflows import wait
+
+    app.blocking.start(wait, id="w-1")
+    with closing(connect_mysql(django_site.url, autocommit=False)) as other, other.cursor() as holder:
+        holder.execute("select id from outlast_runs where id = 'w-1' for update")
+        waited: list[Exception] = []
+
+        def watch(execute: Any, *arguments: Any) -> Any:
+            try:
+                return execute(*arguments)
+            except OperationalError as error:
+                waited.append(error)
+                if len(waited) == 2:
+                    other.rollback()
+                raise
+
+        with connection.execute_wrapper(watch):
+            assert app.blocking.cancel("w-1").accepted
+
+    assert [error.args[0] for error in waited] == [1205, 1205]
+    with connection.cursor() as cursor:
+        cursor.execute("select @@session.innodb_lock_wait_timeout = @@global.innodb_lock_wait_timeout")
+        assert cursor.fetchone() == (1,)
 
 
 def test_closing_the_blocking_side_leaves_an_open_block_alone() -> None:

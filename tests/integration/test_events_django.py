@@ -68,6 +68,7 @@ class Undone(Exception):
     """What makes a block roll back."""
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.usefixtures("connected")
 def test_a_signal_in_a_block_starts_and_signals_with_the_block(app: Outlast) -> None:
     with transaction.atomic():
@@ -81,6 +82,7 @@ def test_a_signal_in_a_block_starts_and_signals_with_the_block(app: Outlast) -> 
     assert not app.blocking.signal(gone, "7", key="7", id="7").created
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.usefixtures("connected")
 def test_a_block_that_is_rolled_back_takes_what_its_signals_started(app: Outlast) -> None:
     with suppress(Undone), transaction.atomic():
@@ -143,6 +145,7 @@ def test_a_signal_that_means_no_event_publishes_nothing_and_one_uid_connects_onc
     assert (said, written(app)) == (["shop", "shop"], ["watch-7"])
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.parametrize("awaits", [False, True], ids=["blocking", "awaited"])
 def test_the_projects_app_publishes_in_the_block_without_being_passed_it(project: Outlast, awaits: bool) -> None:
     from support.django_orders.mapped import OrderGone, OrderSaved, gone

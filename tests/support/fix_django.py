@@ -15,10 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import django
+import pymysql
 import pytest
 from asgiref.local import Local
 from django.conf import settings
 from django.db import connections
+
+from support.fix_stores import further_kinds
 
 APPS = [
     "django.contrib.admin",
@@ -29,7 +32,8 @@ APPS = [
     "outlast.integrations.django",
     "support.django_orders",
 ]
-DATABASES = ["sqlite", "postgresql"]
+DATABASES = ("sqlite", "postgresql")
+"""Where every test runs that asks for the project; for the others see `fix_stores`."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +49,23 @@ def entry_of(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return {"ENGINE": "django.db.backends.sqlite3", "NAME": parts.path[1:]}
+    backend = "postgresql" if parts.scheme == "postgresql" else "mysql"
     return {
-        "ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username,
+        "ENGINE": f"django.db.backends.{backend}", "NAME": parts.path[1:], "USER": parts.username,
         "PASSWORD": parts.password or "", "HOST": parts.hostname, "PORT": parts.port,
     }  # fmt: skip
 
 
-@pytest.fixture(params=DATABASES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = any(mark.args[0] == "django_site" for mark in metafunc.definition.iter_markers("parametrize"))
+    if "django_site" in metafunc.fixturenames and not chosen:
+        metafunc.parametrize("django_site", (*DATABASES, *further_kinds(metafunc.definition)), indirect=True)
+
+
+@pytest.fixture
 def django_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """The project on an empty database, its own tables made and those of outlast not."""
-    is_file = request.param == "sqlite"
-    url: str = f"sqlite:///{tmp_path}/site.db" if is_file else request.getfixturevalue("postgres_url")
+    url = _url(request, tmp_path)
     _set_up()
     from outlast.integrations.django import app
     from support.django_orders.models import Order
@@ -66,6 +76,13 @@ def django_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site
             editor.create_model(Order)
         yield Site(request.param, url)
         app.forget()
+
+
+def _url(request: pytest.FixtureRequest, folder: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{folder}/site.db"
+    url: str = request.getfixturevalue("postgres_url" if request.param == "postgresql" else f"{request.param}_url")
+    return url
 
 
 @pytest.fixture
@@ -80,6 +97,8 @@ def django_outlast(django_site: Site) -> Any:
 def _set_up() -> None:
     if settings.configured:
         return
+    # What a project writes that has no mysqlclient.
+    pymysql.install_as_MySQLdb()
     settings.configure(
         INSTALLED_APPS=APPS,
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},

@@ -27,10 +27,11 @@ _KINDS_OF: Final = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, kinds in _KINDS_OF.items():
         if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, (*kinds, *_further(metafunc.definition)), indirect=True)
+            metafunc.parametrize(fixture, (*kinds, *further_kinds(metafunc.definition)), indirect=True)
 
 
-def _further(test: pytest.Item) -> tuple[str, ...]:
+def further_kinds(test: pytest.Item) -> tuple[str, ...]:
+    """The kinds beside the usual ones that a test runs on."""
     chosen = test.get_closest_marker("every_database")
     if test.get_closest_marker("two_databases") is not None:
         return ()

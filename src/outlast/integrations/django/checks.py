@@ -21,6 +21,8 @@ from outlast.integrations.django.location import SUPPORTED
 
 _IMMEDIATE: Final = (5, 1)
 """The first Django whose SQLite transactions may begin IMMEDIATE."""
+_FOUR_BYTES: Final = (5, 2)
+"""The first Django that speaks utf8mb4 to MySQL by itself."""
 
 
 def check_settings(app_configs: object, **_: object) -> list[CheckMessage]:  # noqa: ARG001 - as Django calls it
@@ -67,11 +69,16 @@ def _of_database(alias: str) -> Sequence[CheckMessage]:
             )
         )
     if vendor == "postgresql" and not (find_spec("asyncpg") or find_spec("psycopg")):
+        found.append(_lacking("asyncpg, or psycopg 3, which are", "postgres"))
+    if vendor == "mysql" and not find_spec("asyncmy"):
+        found.append(_lacking("asyncmy, which is", "mysql"))
+    if vendor == "mysql" and options.get("charset", _charset()) != "utf8mb4":
         found.append(
             Warning(
-                "outlast_worker needs asyncpg, or psycopg 3, which are not installed.",
-                hint='pip install "outlast[postgres]"',
-                id="outlast.W002",
+                f"DATABASES[{alias!r}] speaks to its server in a character set that has no place for every character: a "
+                "start or a signal that holds an emoji is refused.",
+                hint='Set "OPTIONS": {"charset": "utf8mb4"}.',
+                id="outlast.W004",
             )
         )
     if vendor == "postgresql" and _isolation(options) not in (None, 2):
@@ -84,6 +91,17 @@ def _of_database(alias: str) -> Sequence[CheckMessage]:
             )
         )
     return found
+
+
+def _lacking(drivers: str, extra: str) -> CheckMessage:
+    return Warning(
+        f"outlast_worker needs {drivers} not installed.", hint=f'pip install "outlast[{extra}]"', id="outlast.W002"
+    )
+
+
+def _charset() -> str:
+    """Return what Django chooses when OPTIONS do not."""
+    return "utf8mb4" if django.VERSION >= _FOUR_BYTES else "utf8"
 
 
 def _isolation(options: dict[str, Any]) -> int | None:

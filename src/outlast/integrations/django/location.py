@@ -9,6 +9,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from sqlalchemy import URL
 
+from outlast.integrations.django.mysql_location import place_of, tls_of
+
 SUPPORTED: Final = ("sqlite", "postgresql", "mysql")
 """Vendors, in Django's words, on which outlast has a store."""
 
@@ -58,13 +60,11 @@ def _postgresql(alias: str, connection: Any) -> URL:  # noqa: ARG001, ANN401 - a
 
 
 def _mysql(alias: str, connection: Any) -> URL:  # noqa: ARG001, ANN401 - a DatabaseWrapper of MySQL's
-    given: Mapping[str, Any] = connection.settings_dict
-    place = _server(given)
-    query: dict[str, str] = {}
-    if str(given["HOST"]).startswith("/"):
-        query["unix_socket"] = place.pop("host")
-    tls: Mapping[str, Any] = given["OPTIONS"].get("ssl", {})
-    query.update({f"ssl_{name}": str(tls[name]) for name in ("ca", "cert", "key") if name in tls})
+    options: Mapping[str, Any] = connection.settings_dict["OPTIONS"]
+    place = place_of(_server(connection.settings_dict), options)
+    query = tls_of(options)
+    if "unix_socket" in place:
+        query["unix_socket"] = place.pop("unix_socket")
     return URL.create("mysql", **place, query=query)
 
 

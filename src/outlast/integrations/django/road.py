@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -20,6 +20,7 @@ from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump
 from outlast.stores.basis import Basis
 from outlast.stores.databases import django_statements
+from outlast.stores.databases.mysql import LIMITS
 from outlast.stores.databases.peeking import first_span
 from outlast.stores.databases.roads import OutcomeUnknown, Road
 from outlast.stores.dialects.base import Trouble
@@ -81,6 +82,8 @@ class DjangoRoad:
                 value = pump(made(), execute)
                 may_be_committed = True
         except Exception as error:
+            if span == "session" and not connection.in_atomic_block:
+                connection.close()  # and with it whatever it still has locked
             if self._basis.dialect.trouble(error) is Trouble.LOST:
                 self._reconnect(connection)
                 if may_be_committed:
@@ -96,7 +99,8 @@ class DjangoRoad:
                 yield
             return
         is_whole = not connection.in_atomic_block
-        with transaction.atomic(using=self._alias):
+        has_limits = is_whole and span == "write" and connection.vendor == "mysql"
+        with _limited(connection) if has_limits else nullcontext(), transaction.atomic(using=self._alias):
             if is_whole:
                 # Before its first statement, from where on it would stay as it is.
                 django_statements.execute(connection, _ISOLATION[span])
@@ -123,6 +127,20 @@ class DjangoRoad:
         thread.start()
         thread.join()
         return outcome.result()
+
+
+@contextmanager
+def _limited(connection: BaseDatabaseWrapper) -> Generator[None, None, None]:
+    """Limit what a transaction waits for locks. On MySQL the limit is the connection's, so it is set back."""
+    django_statements.execute(connection, LIMITS.begin)
+    try:
+        yield
+    finally:
+        if connection.connection is not None and LIMITS.end is not None:
+            try:
+                django_statements.execute(connection, LIMITS.end)
+            except Exception:  # noqa: BLE001 - what happened to the transaction is what the caller hears
+                connection.close()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from outlast.stores.databases import django_statements
 from outlast.stores.databases.kinds.kind import BlockingTransaction, Kind, Transaction, none_open, told
+from outlast.stores.databases.kinds.mysql_kinds import IN_TRANSACTION
 from outlast.stores.databases.loaded import is_a
 
 
@@ -41,6 +42,9 @@ def _is_open(tx: object) -> bool | None:
     if connection.vendor == "postgresql":
         # Both of psycopg's versions: 0 is idle.
         return (driver.info.transaction_status if hasattr(driver.info, "transaction_status") else 0) != 0
+    if connection.vendor == "mysql":
+        # PyMySQL knows it, in the place of mysqlclient, which does not tell.
+        return bool(getattr(driver, "server_status", 0) & IN_TRANSACTION)
     return bool(getattr(driver, "in_transaction", False))
 
 

@@ -16,7 +16,7 @@ from outlast.stores.databases.kinds.kind import (
 from outlast.stores.databases.loaded import is_a, loaded_class
 from outlast.stores.databases.mysql_statements import execute, execute_awaiting
 
-_IN_TRANSACTION: Final = 1
+IN_TRANSACTION: Final = 1
 """`SERVER_STATUS_IN_TRANS` of the protocol: what the server said of the connection with its last answer."""
 
 
@@ -54,14 +54,14 @@ def _awaiting(tx: object, connections: str, cursors: str) -> Transaction | None:
 
 def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either driver
     """Tell whether nobody begins a transaction. Without autocommit the server does, before the first statement."""
-    return bool(connection.get_autocommit()) and not getattr(connection, "server_status", 0) & _IN_TRANSACTION
+    return bool(connection.get_autocommit()) and not getattr(connection, "server_status", 0) & IN_TRANSACTION
 
 
 def _is_open(tx: object) -> bool | None:
     """Tell by what the server said with its last answer; a connection that is closed has no transaction, whatever it was."""
     connection: Any = tx
     if is_a(tx, "pymysql.connections", "Connection"):
-        return bool(connection.open and connection.server_status & _IN_TRANSACTION)
+        return bool(connection.open and connection.server_status & IN_TRANSACTION)
     if is_a(tx, "asyncmy.connection", "Connection"):
         return bool(connection.connected and connection.get_transaction_status())
     if is_a(tx, "aiomysql.connection", "Connection"):
