@@ -7,12 +7,12 @@ together, because `start`, `signal` and `cancel` take the shop's session as `tx`
 from __future__ import annotations
 
 from secrets import token_hex
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pydantic
 from flask import Flask, Response, abort, request
-from sqlalchemy import create_engine, update
+from sqlalchemy import CursorResult, create_engine, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from examples.flask_shop.fulfilment import fulfil_order, run_id, shipment_delivered, shipment_returned
@@ -127,4 +127,5 @@ def _leave_placed(session: Session, order_id: str, status: OrderStatus) -> bool:
     commit, and what it then asks of the run comes later than what the first one asked.
     """
     still_placed = update(OrderRow).where(OrderRow.id == order_id, OrderRow.status == OrderStatus.PLACED)
-    return session.scalar(still_placed.values(status=status).returning(OrderRow.id)) is not None
+    changed = cast("CursorResult[Any]", session.execute(still_placed.values(status=status)))
+    return changed.rowcount == 1

@@ -14,6 +14,7 @@ from examples.shop.orders import Item, Shipment
 from examples.shop.processes import Server, free_port
 from examples.shop.providers import Operation
 from examples.shop.remote import RemoteProviders, RemoteShop
+from support.callers import blocking_url
 from support.probing import until
 from support.processes import ChildProcess
 
@@ -66,17 +67,14 @@ class Site:
             return False
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/shop.db"
-    else:
-        url = request.getfixturevalue("postgres_url").replace("://", "+psycopg://", 1)
-    made = Site(tmp_path, url)
+@pytest.fixture
+def site(shared_database_url: str, tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, blocking_url(shared_database_url).render_as_string(hide_password=False))
     yield made
     made.close()
 
 
+@pytest.mark.every_database
 @pytest.mark.time_limit(180)
 def test_an_order_outlasts_the_worker_that_was_charging_its_customer(site: Site) -> None:
     shop, providers = site.shop, site.providers
@@ -102,6 +100,7 @@ def test_an_order_outlasts_the_worker_that_was_charging_its_customer(site: Site)
     assert shop.cancel(order) == 409
 
 
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(180)
 def test_what_is_cancelled_or_brought_back_is_undone(site: Site) -> None:
     shop, providers = site.shop, site.providers
@@ -124,6 +123,7 @@ def test_what_is_cancelled_or_brought_back_is_undone(site: Site) -> None:
     assert [providers.effects(order) for order in (cancelled, returned, declined)] == [undone, undone, []]
 
 
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_the_edges_of_the_application(site: Site) -> None:
     shop, providers = site.shop, site.providers
