@@ -127,10 +127,6 @@ class Dialect(ABC):
         """Let the next process pass; None where the end of the transaction does."""
         return None
 
-    def migration_unlock(self, name: str) -> Statement | None:
-        """Let the next process pass; None where the end of the transaction does."""
-        return None
-
     @abstractmethod
     def schema_present(self, name: str) -> Statement | None:
         """Tell whether the schema exists, whether this role may make tables in it (or make it), and the role's name; None
