@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from outlast.worker.certainty import Certainty
 from outlast.worker.granting import Asking, Grant
 from outlast.worker.steps import Attempt, Ending, Steps
 from outlast.worker.transactional import TransactionalSteps
-from support.worker_fakes import LEASE, FakeStep, in_callback, record
+from support.worker_fakes import LEASE, FakeStep, in_callback, record, until
 
 ENTRY = record(0, "pay")
 
@@ -31,6 +32,9 @@ class FakeDatabase:
         self.store = self
         self.flush_answer: FlushOutcome | Exception = FlushOutcome()
         self.asked_answers: list[bool | Exception] = []
+        self.goes_on = threading.Event()
+        """Set unless a test wants what is written to take its time."""
+        self.goes_on.set()
 
     def flush(self, *_: object) -> FlushOutcome | Exception:
         return self.flush_answer
@@ -45,10 +49,13 @@ class FakeDatabase:
         self._log.append(f"mark {tx}")
 
     async def join_marked(self, tx: object, make: Callable[[], Any]) -> Any:
-        return self.join_marked_blocking(tx, make)
+        self._log.append(f"write in {tx}")
+        await until(self.goes_on.is_set)
+        return _answered(make())
 
     def join_marked_blocking(self, tx: object, make: Callable[[], Any]) -> Any:
         self._log.append(f"write in {tx}")
+        self.goes_on.wait()
         return _answered(make())
 
     async def run(self, make: Callable[[], Any], *, patience: float) -> Any:

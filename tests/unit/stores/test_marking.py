@@ -8,7 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db.transaction import TransactionManagementError
 from sqlalchemy import text
+from sqlalchemy.exc import PendingRollbackError
 
 from outlast.errors import LeaseLost, NotATransaction, OutlastError, TransactionAborted, TransactionEnded
 from outlast.ports.operation import Op, Result, Statement
@@ -95,6 +97,8 @@ async def test_a_transaction_that_cannot_be_marked(
         ("release", NO_MARK, TransactionEnded),
         ("release", sqlite3.OperationalError("no such savepoint"), TransactionEnded),
         ("release", GIVEN_UP, TransactionAborted),
+        ("release", PendingRollbackError("a flush before it failed"), TransactionAborted),
+        ("release", TransactionManagementError("a statement before it failed"), TransactionAborted),
         ("insert", LOST, None),
         ("insert", BUSY, None),
         ("insert", OURS, None),

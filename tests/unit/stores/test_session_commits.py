@@ -27,9 +27,9 @@ class Undone(Exception):
 
 def test_an_action_waits_for_the_commit_of_the_outermost_transaction(session: Session) -> None:
     done: list[str] = []
-    after_commit(session, lambda: done.append("first"))
+    assert after_commit(session, lambda: done.append("first"))
     with session.begin_nested():
-        after_commit(session, lambda: done.append("second"))
+        assert after_commit(session, lambda: done.append("second"))
     assert done == []
 
     session.commit()
@@ -122,6 +122,6 @@ def test_a_registry_tells_by_its_own_session(session: Session) -> None:
 def test_what_cannot_tell_is_not_asked_to() -> None:
     done: list[str] = []
 
-    after_commit(object(), lambda: done.append("never"))
+    assert not after_commit(object(), lambda: done.append("never"))
 
     assert done == []

@@ -24,6 +24,7 @@ async def test_it_writes_after_the_function_and_before_the_commit(is_blocking: b
 
         assert await b.reports.get() == RECORDED
         assert b.log == ["begin", "mark tx", "pay in tx", "write in tx", "commit"]
+        assert b.steps.tasks == {}
 
 
 @both
@@ -35,6 +36,7 @@ async def test_a_source_that_may_not_have_committed_is_asked_after(is_blocking: 
 
         assert await b.reports.get() == RECORDED
         assert b.log[-3:] == ["commit", "ask", "ask"]
+        assert b.steps.tasks == {}
 
 
 @both

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -36,21 +37,33 @@ async def test_until_the_grant_it_can_be_interrupted(is_blocking: bool, verb: st
 
 
 @both
-async def test_after_the_grant_nothing_interrupts_it(is_blocking: bool) -> None:
+@pytest.mark.parametrize("verb", ["request_stop", "cut", "drop"])
+async def test_after_the_grant_nothing_interrupts_it(is_blocking: bool, verb: str) -> None:
     with bench(is_blocking=is_blocking) as b:
         attempt = await b.begin(b.call(on_cancel="abort"))
+        b.database.goes_on.clear()
         await b.grant()
-        await in_callback(attempt.request_stop)
-        await in_callback(attempt.cut)
+        await until(lambda: "write in tx" in b.log)
 
-        assert await b.reports.get() == RECORDED
-        assert b.log[-1] == "commit"
+        await in_callback(getattr(attempt, verb))
+        await passes()
+        b.database.goes_on.set()
+
+        await until(lambda: b.log[-1] == "commit")
+        if verb != "drop":
+            assert await b.reports.get() == RECORDED
 
 
 @pytest.mark.parametrize("verb", ["request_stop", "cut", "drop"])
 async def test_a_function_that_still_runs_is_cancelled_before_the_next_is_let_in(verb: str) -> None:
+    async def slow_to_clean_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await passes()
+
     with bench(is_blocking=False, has_one_writer=True) as b:
-        attempt = await b.begin(b.call(asyncio.Event().wait, on_cancel="abort"))
+        attempt = await b.begin(b.call(slow_to_clean_up, on_cancel="abort"))
         await until(lambda: "pay in tx" in b.log)
         await b.begin(b.call(name="next"))
 
@@ -123,6 +136,42 @@ async def test_a_thread_waits_for_its_answer_as_long_as_there_is_a_loop(monkeypa
         await b.grant()
 
         assert await b.reports.get() == RECORDED
+
+
+async def test_one_that_is_dropped_is_not_begun_again_with_a_transaction_that_is_awaited() -> None:
+    goes_on = threading.Event()
+
+    def gives_something_to_await() -> object:
+        goes_on.wait()
+        return asyncio.sleep(0)
+
+    with bench(is_blocking=True) as b:
+        b.gives(awaiting=b._awaiting, blocking=b._blocking)
+        attempt = await b.begin(b.call(gives_something_to_await))
+        await until(lambda: "pay in tx" in b.log)
+
+        await in_callback(attempt.drop)
+        goes_on.set()
+        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: not b.room._inside)
+
+        assert b.log.count("begin") == 1
+
+
+async def test_a_cancellation_that_comes_out_of_the_commit_is_asked_after() -> None:
+    @asynccontextmanager
+    async def cancelled() -> AsyncGenerator[str]:
+        yield "tx"
+        raise asyncio.CancelledError
+
+    with bench(is_blocking=False) as b:
+        b.gives(awaiting=cancelled)
+        b.database.asked_answers = [True]
+        await b.begin(b.call())
+        await b.grant()
+
+        assert await b.reports.get() == RECORDED
+        assert b.log[-1] == "ask"
 
 
 @both
