@@ -74,7 +74,7 @@ async def test_no_statement_reads_more_than_the_operation_is_about(aged_url: str
             statement = next(op)
             while True:
                 before = await _reads(link)
-                result = await link.execute(statement)
+                result = await link.perform(statement)
                 read.append((await _reads(link) - before, str(statement.sql)))
                 statement = op.send(result)
         except StopIteration:
@@ -89,7 +89,7 @@ async def test_no_statement_reads_more_than_the_operation_is_about(aged_url: str
 
 
 async def _reads(link: MySQLLink) -> int:
-    found = await link.execute(_READS)
+    found = await link.perform(_READS)
     return sum(int(row[1]) for row in found.rows)
 
 

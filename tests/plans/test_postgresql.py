@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from outlast.ports.operation import Statement
-from outlast.stores.databases import asyncpg_road
+from outlast.stores.databases import asyncpg_statements
 from outlast.stores.databases.compiling import FOR_POSTGRESQL
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
@@ -64,7 +64,7 @@ async def test_no_step_of_a_plan_touches_more_than_the_operation_is_about(aged_u
             statement = next(op)
             while True:
                 touched += await _touched(connection, statement)
-                statement = op.send(await asyncpg_road.execute(connection, statement))
+                statement = op.send(await asyncpg_statements.execute(connection, statement))
         except StopIteration:
             pass
         finally:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from sqlalchemy import text
 
 from outlast.ports.operation import Op, Result, Statement
-from outlast.stores.databases import asyncpg_road, sqlite_connection
+from outlast.stores.databases import asyncpg_statements, sqlite_connection
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.mysql_link import MySQLLink
 from outlast.stores.databases.opening import open_database
@@ -207,7 +207,7 @@ class _AsyncpgLink:
         if isinstance(statement, str):
             await self._connection.execute(statement)
             return Result()
-        return await asyncpg_road.execute(self._connection, statement)
+        return await asyncpg_statements.execute(self._connection, statement)
 
     async def is_waiting(self) -> bool:
         found = await self._monitor.fetchval(
@@ -281,11 +281,11 @@ class _MySQLLink:
         if isinstance(statement, str):
             await self._link.say(statement)
             return Result()
-        return await self._link.execute(statement)
+        return await self._link.perform(statement)
 
     async def is_waiting(self) -> bool:
-        locks = await self._monitor.execute(_ROW_LOCKS_WAITED_FOR)
-        users = await self._monitor.execute(_USERS)
+        locks = await self._monitor.perform(_ROW_LOCKS_WAITED_FOR)
+        users = await self._monitor.perform(_USERS)
         return int(locks.rows[0][1]) > 0 or any(row[6] == "User lock" for row in users.rows)
 
     async def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""Our own connections to MySQL and MariaDB for awaiting callers: asyncmy's, as `held_pool` takes them."""
+"""Our own connections to MySQL and MariaDB for awaiting callers: asyncmy's, as `pooled_road` takes them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from outlast.ports.operation import Result, Statement
 from outlast.stores.databases.mysql_statements import execute_awaiting, refuse_oversized
+from outlast.stores.databases.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +40,21 @@ class MySQLLink:
             for text in texts:
                 await cursor.execute(text)
 
-    async def execute(self, statement: Statement) -> Result:
+    async def execute(self, query: str) -> None:
+        await self.say(*query.split("; "))
+
+    async def perform(self, statement: Statement) -> Result:
         refuse_oversized(statement, self._most)
         result = await execute_awaiting(self.raw, statement, self._cursors)
         self._used_at = time.monotonic()
         return result
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Any]:
-        """Give the driver's connection to the application, with a transaction open."""
+    async def transaction(self) -> AsyncGenerator[None]:
+        """Have a transaction open, on which the application works with the driver's connection."""
         await self.say("START TRANSACTION")
         try:
-            yield self.raw
+            yield
         except Exception:
             await self._roll_back()
             raise
@@ -86,3 +91,15 @@ class MySQLLink:
         del timeout
         with contextlib.suppress(Exception):
             await self.raw.ensure_closed()
+
+
+WIRE: Final = Wire(
+    MySQLLink.perform,
+    {
+        # The session's isolation is READ COMMITTED.
+        "write": "START TRANSACTION",
+        "read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY",
+        "alone": None,
+    },
+    attrgetter("raw"),
+)

@@ -13,10 +13,10 @@ from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis, make_basis
-from outlast.stores.databases.asyncpg_road import AsyncpgRoad
 from outlast.stores.databases.connector import CONNECTIONS, LIMITED, SETTING, Connector, is_installed, setting
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
+from outlast.stores.databases.pooled_road import PooledRoad
 from outlast.stores.databases.raw_pools import BlockingPoolRoad, PoolRoad, RawPool
 from outlast.stores.databases.roads import BlockingRoad, Road
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
@@ -50,7 +50,7 @@ def connected_database(connector: Connector, *, schema: str, clock: Clock | None
     def over(limit: int) -> SqlDatabase:
         return SqlDatabase(
             basis,
-            AsyncpgRoad(basis.dialect, connector.connect, limit=limit, wire=connector.wire),
+            PooledRoad(basis.dialect, connector.connect, connector.wire, limit=limit),
             EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector)),
             listener=_notifications(basis, connector),
             separate=lambda: over(limit=2),
@@ -136,7 +136,7 @@ class GivenConnections:
     psycopg."""
 
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
-        self._awaiting = AsyncpgRoad(dialect, partial(connector.connect, GIVEN), limit=CONNECTIONS)
+        self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), connector.wire, limit=CONNECTIONS)
         self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
         self.transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._blocking.begin, is_sure=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from outlast.ports.operation import ExecuteAwaiting
-from outlast.stores.databases.asyncpg_road import execute
+from outlast.stores.databases.asyncpg_statements import execute
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, Kind, Transaction, none_open, told
 from outlast.stores.databases.loaded import is_a
 
