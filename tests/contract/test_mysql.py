@@ -9,11 +9,13 @@ import pytest
 from sqlalchemy import create_engine
 
 from outlast.errors import DatabaseUnavailable, ValueNotStorable
+from outlast.model.ids import WorkerId
 from outlast.ports.operation import Op, Result
+from outlast.ports.store import Batch
 from outlast.stores.databases.opening import open_database
 from outlast.stores.dialects.mysql import TOPIC_LOCKS, MySQL
 from outlast.stores.migrations import v0001_initial_mysql
-from outlast.testing.contract.desk import new_run
+from outlast.testing.contract.desk import finished, new_run
 from support.probing import Tables, connect_mysql
 from tools.mysql import PrivateMySQL
 
@@ -37,6 +39,14 @@ def test_a_server_that_is_too_old_is_refused(version: str, told: str | None) -> 
 
     with contextlib.nullcontext() if told is None else pytest.raises(DatabaseUnavailable, match=told):
         _answered(op, (version, "shop", "STRICT_TRANS_TABLES", "DEFAULT"))
+
+
+def test_a_server_without_innodb_is_refused() -> None:
+    op = MySQL().check_server()
+    next(op)
+
+    with pytest.raises(DatabaseUnavailable, match="InnoDB storage engine"):
+        _answered(op, ("8.4.0", "shop", "STRICT_TRANS_TABLES", "NO"))
 
 
 def _answered(op: Op[None], row: tuple[object, ...]) -> None:
@@ -137,4 +147,19 @@ async def test_an_input_that_the_server_takes_not_at_once_is_refused(frugal: str
         run = new_run(f"r{size}", input='"' + "x" * size + '"')
         with pytest.raises(ValueNotStorable, match="max_allowed_packet") if is_refused else contextlib.nullcontext():
             await database.run(lambda run=run: database.store.start([run]))
+    await database.close()
+
+
+async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_takes(frugal: str) -> None:
+    database = open_database(frugal)
+    await database.migrate()
+    lease = await database.run(lambda: database.store.register(WorkerId("w"), lease_us=10**9, host=""))
+    output = '"' + "\U0001f600" * 90_000 + '"'
+    names = [f"r{number}" for number in range(12)]
+    ends = tuple(finished(name, output=output) for name in names)
+
+    await database.run(lambda: database.store.flush(lease, Batch(starts=tuple(new_run(name) for name in names))))
+    await database.run(lambda: database.store.flush(lease, Batch(writes=ends)))
+
+    assert Tables(frugal)("select count(*) from {runs} where output = %s", output) == [(12,)]
     await database.close()

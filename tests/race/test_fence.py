@@ -13,7 +13,7 @@ from outlast.model.run import Status
 from outlast.ports.operation import Op
 from outlast.ports.store import Batch, ClaimRequest, Lease, RunWrite, Wait
 from outlast.stores.sql import SqlStore
-from outlast.testing.contract.desk import finished, kept, new_run, parked, step
+from outlast.testing.contract.desk import finished, kept, new_run, parked, showing, step
 from support.interleaving import Answer, Arena, Failed, MakeOp, arena_over
 
 OLD, NEW = Lease(WorkerId("old"), 1), Lease(WorkerId("new"), 1)
@@ -167,5 +167,32 @@ async def test_a_flush_and_its_own_workers_farewell_lose_nothing(shared_database
             giving,
             lambda store: store.flush(OLD, Batch(records=((RunId("r"), step(0, "s")),), writes=(finished("r"),))),
             given=lambda: _an_expired_worker_with_a_run(arena),
+            then=then,
+        )
+
+
+async def test_a_run_that_its_worker_gives_back_is_not_written_by_it_any_more(shared_database_url: str) -> None:
+    """A worker that stops gives a run back on one connection while a step of it is recorded on another, under the same
+    lease. Whoever has the run then makes the step again: no record of it may come after all."""
+    batch = Batch(records=((RunId("r"), step(0, "s")),), writes=(showing("r", '"recorded"'),))
+
+    async with _arena(shared_database_url) as arena:
+
+        async def given() -> None:
+            await _an_expired_worker_with_a_run(arena)
+            await arena.do(lambda store: store.renew(OLD, lease_us=1_000_000))
+
+        async def then(given_back: Answer, recorded: Answer) -> None:
+            details = await arena.do(lambda store: store.get(RunId("r"), journal=True))
+            assert (given_back.lost, details.run.owner) == ((), None)
+            if recorded.lost:
+                assert (details.run.custom_status, details.journal) == (None, ())
+            else:
+                assert (details.run.custom_status, len(details.journal)) == ('"recorded"', 1)
+
+        await arena.every_interleaving(
+            lambda store: store.flush(OLD, Batch(writes=(parked("r", due_at=0),))),
+            lambda store: store.flush(OLD, batch),
+            given=given,
             then=then,
         )

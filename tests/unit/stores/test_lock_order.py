@@ -14,8 +14,10 @@ from outlast.model.ids import WorkerId
 from outlast.ports.operation import Op, Result, Statement
 from outlast.ports.store import Batch, Lease, NewSignal, Wait
 from outlast.stores.basis import make_basis
+from outlast.stores.dialects.mysql import MySQL
 from outlast.stores.dialects.postgresql import PostgreSQL
 from outlast.stores.dialects.sqlite import SQLite
+from outlast.stores.rows.writing import Writes
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, new_run, parked
 
@@ -57,9 +59,22 @@ def test_starts_go_by_id_row_by_row_too() -> None:
     store = SqlStore(make_basis("outlast", SQLite, None))
     found = [(name, "work", 1, "1", "pending", 0) for name in NAMES]
 
-    made = _statements(store.start([new_run(name) for name in NAMES]), [(0,)], *([()] * len(NAMES)), found)
+    made = _statements(store.start([new_run(name) for name in NAMES]), [(0, 0)], *([()] * len(NAMES)), found)
 
     assert [_arrays(statement)["id"] for statement in made[1 : len(NAMES) + 1]] == sorted(NAMES)
+
+
+def test_starts_and_writes_that_go_together_go_by_id() -> None:
+    """Each statement locks its rows in the order in which they stand in it."""
+    basis = make_basis("outlast", MySQL, None)
+    store = SqlStore(basis)
+    starting = store.start([new_run(name) for name in NAMES])
+    next(starting)
+    inserted: Any = starting.send(Result([(0, 0)])).params
+    written: Any = next(Writes(basis).apply(LEASE, [finished(name) for name in NAMES], set(), 0)).params
+
+    assert [row["id"] for row in inserted] == sorted(NAMES)
+    assert [written[f"run_id_of_{place}"] for place in range(len(NAMES))] == sorted(NAMES)
 
 
 def test_a_flush_goes_by_id(postgresql: SqlStore) -> None:

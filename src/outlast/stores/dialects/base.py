@@ -8,11 +8,12 @@ rows alone (SQLite has no row locks): each change is conditional on the state it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import ColumnElement, Insert, Table
+from sqlalchemy import ColumnElement, FromClause, Insert, Table, Update
+from sqlalchemy.types import TypeEngine
 
 from outlast.ports.operation import Op, Statement
 from outlast.stores.tables import Query, Tables
@@ -73,6 +74,20 @@ class Dialect(ABC):
     def insert_if_absent(self, table: Table) -> Insert:
         """Return an insert that leaves an existing key alone and raises nothing. It matches 1 row when it inserts one, and
         any other number when it does not."""
+
+    def inserted(self, table: Table) -> ColumnElement[bool] | None:
+        """Return "this row is one that the last `insert_if_absent` of this transaction made", to be asked of rows which that
+        insert named. Then many rows are inserted by one statement. None where that is no gain: a statement is no round trip
+        there, and each insert's count tells."""
+        return None
+
+    def update_many(
+        self, table: Table, names: Mapping[str, TypeEngine[Any]], count: int
+    ) -> tuple[Update, FromClause] | None:
+        """Return an update of `table`, and `count` rows of parameters that are joined to it: `name_of_0` and so on for each
+        of `names`. The caller adds how, which MUST be by the key: it is read for one row after the other, whatever the
+        statistics say. None where a statement is no round trip, so that rows go one by one."""
+        return None
 
     @abstractmethod
     def is_among(self, column: ColumnElement[str], name: str) -> ColumnElement[bool]:

@@ -3,9 +3,9 @@
 There are no indexes of some rows only. Those that every worker reads begin with what tells live rows from finished ones
 (`ready`, `due_at`, `owner`), so that history lies in a part of them that nobody reads.
 
-`again` is changed by an insert that finds its key taken (see the dialect); nothing reads it. The rows of `locks` are what
-senders and waiting runs of one topic lock. Texts are compared byte by byte and trailing blanks count: each server has
-a collation of its own for that, and executes the comment that holds it.
+`again` is changed by an insert that finds its key taken, which is how the two are told apart (see the dialect). The rows of
+`locks` are what senders and waiting runs of one topic lock. Texts are compared byte by byte and trailing blanks count: each
+server has a collation of its own for that, and executes the comment that holds it.
 """
 
 from __future__ import annotations

@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
     Delete,
     Insert,
-    SmallInteger,
     Text,
-    Update,
-    and_,
     bindparam,
-    case,
     delete,
-    or_,
     select,
-    update,
 )
 
 from outlast.model.ids import RunId
@@ -29,7 +21,8 @@ from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 from outlast.stores.basis import Basis
 from outlast.stores.journal import Journal, record_params
 from outlast.stores.rows.news import News
-from outlast.stores.rows.starting import insert_run, new_run_params, signal_cursor
+from outlast.stores.rows.starting import RunInserts, signal_cursor
+from outlast.stores.rows.writing import Writes
 from outlast.stores.tables import Query
 from outlast.stores.waits import counts
 from outlast.stores.workers import fence, lease_lost, leased
@@ -44,7 +37,10 @@ class FlushByRow:
         runs, waits, dialect = basis.tables.runs, basis.tables.waits, basis.dialect
         self._prove: Query = fence(basis, basis.now, signal_cursor(basis))
         owner = runs.c.owner == bindparam("worker", type_=Text)
-        self._owned: Query = select(runs.c.id, runs.c.turns).where(dialect.is_among(runs.c.id, "run_ids"), owner)
+        # Locked: the same worker may give a run back at this moment, on another connection. Who saw it as its own would else
+        # write into the journal of whoever has it then. Held by tests/race/test_fence.py.
+        owned = select(runs.c.id, runs.c.turns).where(dialect.is_among(runs.c.id, "run_ids"), owner)
+        self._owned: Query = owned.with_for_update()
         self._unwait: Delete = delete(waits).where(dialect.is_among(waits.c.run_id, "run_ids"))
         self._wait: Insert = (
             waits.insert()
@@ -58,10 +54,9 @@ class FlushByRow:
         )
         self._awaited = _awaited(basis)
         self._news = News(basis)
-        self._write = _write(basis)
+        self._writes = Writes(basis)
         self._ready: Query = select(runs.c.id).where(dialect.is_among(runs.c.id, "run_ids"), runs.c.ready == 1)
-        at, cursor = bindparam("at", type_=BigInteger), bindparam("cursor", type_=BigInteger)
-        self._start: Insert = insert_run(basis, at, cursor, leased=True)
+        self._inserts = RunInserts(basis, leased=True)
 
     def flush(self, lease: Lease, batch: Batch) -> Op[FlushOutcome]:
         yield from self._lock_topics(batch)
@@ -108,8 +103,7 @@ class FlushByRow:
             awaited = yield from self._await(waiting)
         else:
             awaited = set[str]()
-        ordered = sorted(writes, key=lambda write: write.id)
-        yield Statement(self._write, [_write_params(lease, write, write.id in awaited, now) for write in ordered])
+        yield from self._writes.apply(lease, writes, awaited, now)
         parked = [write.id for write in writes if not write.keep and write.status not in TERMINAL]
         if not parked:
             return ()
@@ -124,13 +118,9 @@ class FlushByRow:
         return {row[0] for row in found.rows}
 
     def _start_all(self, lease: Lease, starts: Sequence[NewRun], now: int, cursor: int) -> Op[tuple[RunId, ...]]:
-        """Create the runs whose ids are free, one by one: the count of each insert says whether it was."""
-        started: tuple[RunId, ...] = ()
-        for run in sorted(starts, key=lambda run: run.id):
-            given = {"worker": lease.worker, "at": now, "cursor": cursor}
-            made = yield Statement(self._start, {**new_run_params(run), **given})
-            started += (run.id,) if made.affected == 1 else ()
-        return started
+        """Create the runs whose ids are free."""
+        created = yield from self._inserts.insert(starts, now, cursor, worker=lease.worker)
+        return tuple(run.id for run in starts if run.id in created)
 
 
 def _awaited(basis: Basis) -> Query:
@@ -138,59 +128,6 @@ def _awaited(basis: Basis) -> Query:
     waits, signals = basis.tables.waits, basis.tables.signals
     there = select(signals.c.id).where(counts(signals, waits)).correlate(waits).exists()
     return select(waits.c.run_id).where(basis.dialect.is_among(waits.c.run_id, "run_ids"), there)
-
-
-def _write(basis: Basis) -> Update:
-    runs, now = basis.tables.runs, bindparam("at", type_=BigInteger)
-    keep = bindparam("keep", type_=SmallInteger) == 1
-    ends = bindparam("ends", type_=SmallInteger) == 1
-    due_at = bindparam("due", type_=BigInteger)
-    # A stop that came while the turn was on its way to here would otherwise be found at the due time only, or never.
-    # Held by tests/race/test_stop.py.
-    wakes: ColumnElement[bool] = or_(
-        runs.c.stop_unseen == 1, due_at <= now, bindparam("awaited", type_=SmallInteger) == 1
-    )
-    parks_ready = and_(~keep, ~ends, wakes)
-    return (
-        update(runs)
-        .where(runs.c.id == bindparam("run_id", type_=Text), runs.c.owner == bindparam("worker", type_=Text))
-        .values(
-            status=bindparam("status", type_=Text),
-            owner=case((keep, runs.c.owner)),
-            ready=case((parks_ready, 1), else_=0),
-            due_at=case((or_(keep, ends), None), (parks_ready, now), else_=due_at),
-            output=case((ends, bindparam("output", type_=Text)), else_=runs.c.output),
-            error=case((ends, bindparam("error", type_=Text)), else_=runs.c.error),
-            custom_status=case(
-                (bindparam("sets_custom_status", type_=SmallInteger) == 1, bindparam("custom_status", type_=Text)),
-                else_=runs.c.custom_status,
-            ),
-            held=bindparam("held", type_=Text),
-            lapses=case((bindparam("progressed", type_=SmallInteger) == 1, 0), else_=runs.c.lapses),
-            finished_at=case((ends, now), else_=runs.c.finished_at),
-            updated_at=now,
-        )
-    )
-
-
-def _write_params(lease: Lease, write: RunWrite, awaited: bool, now: int) -> dict[str, object]:
-    ends = write.status in TERMINAL
-    return {
-        "run_id": write.id,
-        "worker": lease.worker,
-        "at": now,
-        "status": str(write.status),
-        "keep": int(write.keep and not ends),
-        "ends": int(ends),
-        "awaited": int(awaited),
-        "due": write.due_at,
-        "output": write.output,
-        "error": write.error,
-        "sets_custom_status": int(write.sets_custom_status),
-        "custom_status": write.custom_status,
-        "held": write.held,
-        "progressed": int(write.progressed),
-    }
 
 
 def _wait_params(writes: Sequence[RunWrite]) -> list[dict[str, Any]]:

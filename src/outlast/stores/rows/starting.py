@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Insert, Integer, ScalarSelect, Text, bindparam, func, select
+from sqlalchemy import BigInteger, Insert, Integer, ScalarSelect, Text, bindparam, func, select
 
-from outlast.model.ids import RunId
+from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewRun, StartOutcome
@@ -21,28 +21,60 @@ class StartByRow:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        self._insert = insert_run(basis, basis.now, bindparam("cursor", type_=BigInteger), leased=False)
+        self._inserts = RunInserts(basis, leased=False)
         # By itself: inside of the insert MySQL would lock the newest signal, and have every sender wait.
-        self._cursor: Query = select(signal_cursor(basis))
+        self._present: Query = select(basis.now, signal_cursor(basis))
         self._existing: Query = existing_runs(basis)
 
     def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:  # noqa: ARG002 -- always is
-        created: set[RunId] = set()
-        found = yield Statement(self._cursor)
-        cursor: int = found.rows[0][0]
-        # By id, so that two calls that start the same runs never wait for each other in a circle.
-        for run in sorted(runs, key=lambda run: run.id):
-            made = yield Statement(self._insert, {**new_run_params(run), "cursor": cursor})
-            if made.affected == 1:
-                created.add(run.id)
+        found = yield Statement(self._present)
+        now, cursor = found.rows[0]
+        created = yield from self._inserts.insert(runs, now, cursor)
         found = yield Statement(self._existing, {"ids": self._basis.dialect.listed(run.id for run in runs)})
         return in_order(runs, created, {row[0]: row for row in found.rows})
 
 
-def insert_run(basis: Basis, now: ColumnElement[int], cursor: ColumnElement[int], *, leased: bool) -> Insert:
-    """Return the insert of one run: ready for any worker, or owned by parameter `worker` from the first moment. `cursor` is
-    the `signal_cursor` of its start."""
-    runs = basis.tables.runs
+class RunInserts:
+    """Inserts of runs whose ids are free: ready for any worker, or owned by one from the first moment."""
+
+    def __init__(self, basis: Basis, *, leased: bool) -> None:
+        runs = basis.tables.runs
+        self._basis = basis
+        self._insert = _insert_run(basis, leased=leased)
+        inserted = basis.dialect.inserted(runs)
+        named = basis.dialect.is_among(runs.c.id, "ids")
+        self._inserted: Query | None = None if inserted is None else select(runs.c.id).where(named, inserted)
+
+    def insert(
+        self, runs: Sequence[NewRun], now: int, cursor: int, *, worker: WorkerId | None = None
+    ) -> Op[set[RunId]]:
+        """Insert them and return the ids that were free. `cursor` is the `signal_cursor` of their start."""
+        # By id, so that two calls that start the same runs never wait for each other in a circle. Of an id that is named
+        # twice the first counts.
+        by_id = {run.id: run for run in reversed(runs)}
+        params = [_params(by_id[run_id], now, cursor, worker) for run_id in sorted(by_id)]
+        if self._inserted is None:
+            return (yield from self._insert_singly(params))
+        if not params:
+            return set()
+        made = yield Statement(self._insert, params)
+        if made.affected == len(params):
+            return set(by_id)
+        found = yield Statement(self._inserted, {"ids": self._basis.dialect.listed(by_id)})
+        return {RunId(row[0]) for row in found.rows}
+
+    def _insert_singly(self, params: Sequence[dict[str, Any]]) -> Op[set[RunId]]:
+        created: set[RunId] = set()
+        for run in params:
+            made = yield Statement(self._insert, run)
+            if made.affected == 1:
+                created.add(run["id"])
+        return created
+
+
+def _insert_run(basis: Basis, *, leased: bool) -> Insert:
+    """Nothing but parameters stands among its values: only then the drivers for MySQL send many rows at once."""
+    runs, now = basis.tables.runs, bindparam("at", type_=BigInteger)
     return basis.dialect.insert_if_absent(runs).values(
         id=bindparam("id", type_=Text),
         workflow=bindparam("workflow", type_=Text),
@@ -50,12 +82,12 @@ def insert_run(basis: Basis, now: ColumnElement[int], cursor: ColumnElement[int]
         status=str(Status.RUNNING if leased else Status.PENDING),
         priority=bindparam("priority", type_=Integer),
         input=bindparam("input", type_=Text),
-        owner=bindparam("worker", type_=Text) if leased else None,
+        owner=bindparam("worker", type_=Text),
         ready=0 if leased else 1,
         due_at=None if leased else now,
-        deadline_at=now + bindparam("timeout", type_=BigInteger),
+        deadline_at=bindparam("deadline_at", type_=BigInteger),
         stop_unseen=0,
-        signal_cursor=cursor,
+        signal_cursor=bindparam("cursor", type_=BigInteger),
         turns=1 if leased else 0,
         lapses=0,
         created_at=now,
@@ -64,21 +96,23 @@ def insert_run(basis: Basis, now: ColumnElement[int], cursor: ColumnElement[int]
     )
 
 
-def signal_cursor(basis: Basis) -> ScalarSelect[int]:
-    """Return the highest signal id there is. Ids are never used again, so it never goes back."""
-    return select(func.coalesce(func.max(basis.tables.signals.c.id), 0)).scalar_subquery()
-
-
-def new_run_params(run: NewRun) -> dict[str, object]:
-    """Return the parameters of `insert_run`."""
+def _params(run: NewRun, now: int, cursor: int, worker: WorkerId | None) -> dict[str, Any]:
     return {
         "id": run.id,
         "workflow": run.workflow,
         "version": run.version,
         "priority": run.priority,
         "input": run.input,
-        "timeout": run.timeout,
+        "deadline_at": None if run.timeout is None else now + run.timeout,
+        "cursor": cursor,
+        "worker": worker,
+        "at": now,
     }
+
+
+def signal_cursor(basis: Basis) -> ScalarSelect[int]:
+    """Return the highest signal id there is. Ids are never used again, so it never goes back."""
+    return select(func.coalesce(func.max(basis.tables.signals.c.id), 0)).scalar_subquery()
 
 
 def existing_runs(basis: Basis) -> Query:

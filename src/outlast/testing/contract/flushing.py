@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
-from outlast.model.run import Status
+from outlast.model.run import TERMINAL, Status
 from outlast.ports.store import Batch, RunWrite, Wait
 from outlast.testing.contract.desk import SECOND, Desk, cases, finished, kept, new_run, parked, same, showing, step
 from outlast.testing.contract.verbs import asking_after, reaping
@@ -223,6 +223,52 @@ def a_big_flush_is_written_whole(desk: Desk) -> None:
         same(details.waiting_for, () if n % 2 else (f"t\n{names[n]}",))
 
 
+def of_many_runs_each_is_written_as_its_own_write_says(desk: Desk) -> None:
+    """Written together or one by one, by however many statements, whatever stands in their texts."""
+    lease, text = desk.worker(), '"a\'b\\\\c %s :d é \U0001f600"'
+    sleeping, due = desk.now + 60 * SECOND, desk.now - 1
+    nothing = (None, None, None, None)
+    kinds = (
+        (kept("", progressed=True), (Status.RUNNING, None, *nothing)),
+        (finished("", output=text), (Status.COMPLETED, None, text, None, None, None)),
+        (showing("", text), (Status.RUNNING, None, None, None, text, None)),
+        (finished("", Status.FAILED, output=None, error=text), (Status.FAILED, None, None, text, None, None)),
+        (parked("", due_at=sleeping, held=text), (Status.SUSPENDED, sleeping, None, None, None, text)),
+        (parked("", due_at=due), (Status.SUSPENDED, desk.now, *nothing)),
+        (parked("", Wait("nobody", 0)), (Status.SUSPENDED, None, *nothing)),
+    )
+    for count in (2, 5, 17, 90):
+        names = [RunId(f"{count}-{n}") for n in range(count)]
+        desk.flush(lease, Batch(starts=tuple(new_run(name) for name in names)))
+        writes = tuple(replace(kinds[n % len(kinds)][0], id=name) for n, name in enumerate(names))
+
+        outcome = desk.flush(lease, Batch(writes=writes))
+
+        same((outcome.lost, sorted(outcome.ready)), ((), sorted(names[5 :: len(kinds)])))
+        for n, name in enumerate(names):
+            run, write = desk.get(name).run, kinds[n % len(kinds)][0]
+            told = (run.status, run.due_at, run.output, run.error, run.custom_status, run.held)
+            same(told, kinds[n % len(kinds)][1])
+            same(run.owner, lease.worker if write.keep else None)
+            same(run.finished_at, desk.now if write.status in TERMINAL else None)
+
+
+def of_many_leased_starts_those_are_told_whose_ids_were_free(desk: Desk) -> None:
+    lease = desk.worker()
+    taken = [f"taken-{n}" for n in range(20)]
+    desk.start(*(new_run(name, input="1") for name in taken))
+    # The second time a start has found the taken ones taken before.
+    for time in range(2):
+        free = [f"free-{time}-{n}" for n in range(30)]
+        starts = tuple(new_run(name, input="2") for name in (*taken[:9], *free, *taken[9:]))
+
+        outcome = desk.flush(lease, Batch(starts=starts))
+
+        same(sorted(outcome.started), sorted(free))
+        same({desk.get(name).run.input for name in taken}, {"1"})
+        same({desk.get(name).run.input for name in free}, {"2"})
+
+
 def whether_a_flush_was_written_can_be_asked(desk: Desk) -> None:
     lease = desk.worker()
     desk.start(*(new_run(f"r{n}") for n in range(4)))
@@ -259,5 +305,7 @@ CASES = cases(
     a_write_of_an_earlier_turn_is_lost_in_a_later_one,
     an_empty_flush_proves_the_lease,
     a_big_flush_is_written_whole,
+    of_many_runs_each_is_written_as_its_own_write_says,
+    of_many_leased_starts_those_are_told_whose_ids_were_free,
     whether_a_flush_was_written_can_be_asked,
 )
