@@ -52,9 +52,9 @@ class Access:
         self.database = database
         self.migrates = migrates
         self.local: Local | None = None
-        self.is_open = False
+        self.is_open: bool = False
         """Inside of `async with`."""
-        self.is_closed = False
+        self.is_closed: bool = False
         self._is_ready = False
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._blocking_lock = threading.Lock()

@@ -29,7 +29,7 @@ class Waiters:
     """Those who wait for a run's end on one loop, until they are told that the app closes."""
 
     def __init__(self) -> None:
-        self.is_closed = False
+        self.is_closed: bool = False
         self._pausing: set[asyncio.Future[None]] = set()
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
 from outlast.engine.decision import Entropy, RunFacts
 from outlast.engine.definition import Workflow
-from outlast.engine.eventloop import TooManyHandles, running_loop, workflow_loop
+from outlast.engine.eventloop import TooManyHandles, WorkflowLoop, running_loop, workflow_loop
 from outlast.engine.frames import current_step
 from outlast.engine.host import StepRequest, Won
 from outlast.engine.performing import Action, Performing, step_failed
@@ -59,8 +59,8 @@ class AskedStep:
         self._journal = journal
         self._shape = shape
         self._slot = slot
-        self.name = name
-        self.future = future
+        self.name: str = name
+        self.future: asyncio.Future[Any] = future
 
     def is_wanted(self) -> bool:
         """False when whoever waited was cancelled."""
@@ -113,11 +113,11 @@ class Code:
         self._entropy = entropy
         self._default_retry = default_retry
         digest = zlib.crc32(facts.id.encode("utf-8", "surrogatepass"))
-        self.loop = workflow_loop(self, first_order=digest << 20 | digest & 0xFFFFF)
-        self.performing = Performing(facts.id, journal, time, entropy)
-        self.saga = Saga(facts.id, journal, default_retry)
-        self.timers = Timers(journal, time, self.loop)
-        self.waits = Waits(journal, time, self.loop, cursor=facts.signal_cursor, since=facts.created_at)
+        self.loop: WorkflowLoop = workflow_loop(self, first_order=digest << 20 | digest & 0xFFFFF)
+        self.performing: Performing = Performing(facts.id, journal, time, entropy)
+        self.saga: Saga = Saga(facts.id, journal, default_retry)
+        self.timers: Timers = Timers(journal, time, self.loop)
+        self.waits: Waits = Waits(journal, time, self.loop, cursor=facts.signal_cursor, since=facts.created_at)
         self.custom_status = facts.custom_status
         self.main: asyncio.Task[Any] | None = None
         self.fatal: DefinitionError | None = None

@@ -30,11 +30,11 @@ class Condition(Generic[T_co]):
         delay: int | None = None,
         until: int | None = None,
     ) -> None:
-        self.label = label
-        self.topic = topic
-        self.shape = shape
-        self.delay = delay
-        self.until = until
+        self.label: str = label
+        self.topic: str | None = topic
+        self.shape: Shape[Any] | None = shape
+        self.delay: int | None = delay
+        self.until: int | None = until
         self._value: object = _NOTHING
 
     @property

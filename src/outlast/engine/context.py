@@ -45,9 +45,9 @@ class Context:
 
     def __init__(self, host: Host, run_id: ids.RunId, workflow: str, version: int) -> None:
         self._host = host
-        self.run_id = run_id
-        self.workflow = workflow
-        self.version = version
+        self.run_id: ids.RunId = run_id
+        self.workflow: str = workflow
+        self.version: int = version
 
     # Steps.
 

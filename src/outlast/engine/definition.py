@@ -46,8 +46,8 @@ class Workflow(Generic[I_contra, O_co]):
         self.version = version
         self.timeout = timeout
         self.function = function
-        self.is_plain = not signatures.is_awaited(function)
-        self.is_bound = not is_method
+        self.is_plain: bool = not signatures.is_awaited(function)
+        self.is_bound: bool = not is_method
         self._bound: tuple[object, ...] = ()
         parameters = signatures.positional(function)
         self._input = parameters[-1].name if len(parameters) == (3 if is_method else 2) else None

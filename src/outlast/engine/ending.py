@@ -37,7 +37,7 @@ class Ending:
         self._performing: Performing = code.performing
         self.stop: Stop | None = None
         """The recorded reason, which decides whatever the code makes of it."""
-        self.is_undoing = False
+        self.is_undoing: bool = False
         self.finished: Finished | None = None
         self._terminated: Stop | None = None
         self._output: str | None = None

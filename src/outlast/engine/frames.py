@@ -19,10 +19,10 @@ class StepFrame:
     __slots__ = ("_calls", "_nested", "attempt", "idempotency_key", "run_id", "step")
 
     def __init__(self, run_id: RunId, step: str, idempotency_key: str, attempt: int) -> None:
-        self.run_id = run_id
-        self.step = step
-        self.idempotency_key = idempotency_key
-        self.attempt = attempt
+        self.run_id: RunId = run_id
+        self.step: str = step
+        self.idempotency_key: str = idempotency_key
+        self.attempt: int = attempt
         self._calls = count(1)
         self._nested: dict[str, int] = {}
 

@@ -67,7 +67,7 @@ class Journal:
         self.compensations: dict[str, Recorded] = {}
         self.readings: dict[str, Record] = {}
         """What the code saw when it looked at the clock. Nothing depends on whether it looks."""
-        self.delivered_at = 0
+        self.delivered_at: int = 0
         """When what was delivered last was recorded."""
         self.trouble: OutlastError | None = None
         """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""

@@ -77,8 +77,8 @@ class StepDefinition:
     ) -> None:
         """`leading` parameters of the function, and of what undoes it, are filled before the context."""
         self.function = function
-        self.options = options
-        self.is_awaited = signatures.is_awaited(function)
+        self.options: StepOptions = options
+        self.is_awaited: bool = signatures.is_awaited(function)
         self._leading = leading
         if local is not None:
             # The names around a nested function are there only now. Elsewhere types are looked up at the first use,

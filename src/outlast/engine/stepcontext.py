@@ -19,10 +19,10 @@ class StepContext:
     __slots__ = ("_stop_requested", "attempt", "idempotency_key", "run_id", "step")
 
     def __init__(self, run_id: str, step: str, attempt: int = 1, *, idempotency_key: str | None = None) -> None:
-        self.run_id = run_id
-        self.step = step
-        self.attempt = attempt
-        self.idempotency_key = f"{run_id}:{step}" if idempotency_key is None else idempotency_key
+        self.run_id: str = run_id
+        self.step: str = step
+        self.attempt: int = attempt
+        self.idempotency_key: str = f"{run_id}:{step}" if idempotency_key is None else idempotency_key
         self._stop_requested = False
 
     @property
@@ -48,7 +48,7 @@ class CompensationContext(StepContext):
 
     def __init__(self, run_id: str, step: str, attempt: int = 1, *, reason: Failure | None = None) -> None:
         super().__init__(run_id, step, attempt, idempotency_key=f"{run_id}:{compensation_name(step)}")
-        self.reason = reason if reason is not None else Failure(type="Exception", message="")
+        self.reason: Failure = reason if reason is not None else Failure(type="Exception", message="")
 
 
 def compensation_name(step: str) -> str:

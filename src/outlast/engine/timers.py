@@ -63,10 +63,10 @@ class Timer:
     __slots__ = ("fire", "is_live", "kind", "name")
 
     def __init__(self, kind: Kind, name: str, fire: Callable[[], object]) -> None:
-        self.kind = kind
-        self.name = name
-        self.fire = fire
-        self.is_live = True
+        self.kind: Kind = kind
+        self.name: str = name
+        self.fire: Callable[[], object] = fire
+        self.is_live: bool = True
 
     def answer(self, record: Record) -> bool:  # noqa: ARG002  the record says no more than that the time has come
         was_live, self.is_live = self.is_live, False

@@ -74,15 +74,15 @@ class Waiting:
         self, waits: Waits, kind: Kind, name: str, conditions: Sequence[Condition[Any]], plan: list[str | int]
     ) -> None:
         self._waits = waits
-        self.kind = kind
-        self.name = name
-        self.conditions = conditions
-        self.plan = plan
-        self.deadline = min((due for due in plan if isinstance(due, int)), default=None)
-        self.topics = dict.fromkeys(topic for topic in plan if isinstance(topic, str))
+        self.kind: Kind = kind
+        self.name: str = name
+        self.conditions: Sequence[Condition[Any]] = conditions
+        self.plan: list[str | int] = plan
+        self.deadline: int | None = min((due for due in plan if isinstance(due, int)), default=None)
+        self.topics: dict[str, None] = dict.fromkeys(topic for topic in plan if isinstance(topic, str))
         self.future: asyncio.Future[Won] = waits.loop.create_future()
-        self.is_live = True
-        self.is_old = False
+        self.is_live: bool = True
+        self.is_old: bool = False
         """Whether the code waited already before this turn: only then may its topics' signals have been read."""
 
     def takes(self, signal: StoredSignal) -> bool:

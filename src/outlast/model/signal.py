@@ -32,7 +32,7 @@ class Signal(Generic[P]):
     @overload
     def __init__(self: Signal[Any], name: str, payload: object) -> None: ...
     def __init__(self, name: str, payload: Any = None) -> None:
-        self.name = ids.signal_name(name)
+        self.name: str = ids.signal_name(name)
         self.payload: Any = payload
         check_storable(f"the payload of signal {name!r}", payload, is_declared=False)
         self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))
