@@ -85,7 +85,7 @@ class DjangoRoad:
             if span == "session" and not connection.in_atomic_block:
                 connection.close()  # and with it whatever it still has locked
             if self._basis.dialect.trouble(error) is Trouble.LOST:
-                self._reconnect(connection)
+                connection.close_if_unusable_or_obsolete()  # Inside of a block it leaves it alone.
                 if may_be_committed:
                     raise OutcomeUnknown from error
             raise
@@ -107,10 +107,6 @@ class DjangoRoad:
                 if span == "write" and connection.vendor == "postgresql":
                     django_statements.execute(connection, _LIMITS)
             yield
-
-    def _reconnect(self, connection: BaseDatabaseWrapper) -> None:
-        if not connection.in_atomic_block:
-            connection.close_if_unusable_or_obsolete()
 
     def _apart(self, make: MakeOp[T]) -> T:
         outcome: Future[T] = Future()
