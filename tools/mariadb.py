@@ -13,8 +13,8 @@ import shutil
 import subprocess
 from typing import ClassVar
 
-from tools.mysql import PrivateMySQL, run_main
-from tools.private_server import ServerMissing, apt_install
+from tools.mysql import PrivateMySQL
+from tools.private_server import ServerMissing, apt_install, be_command
 
 OLDEST = (10, 6)
 _PLACES = "/usr/sbin:/usr/libexec:/usr/local/sbin:/usr/local/bin:/opt/homebrew/bin"
@@ -69,4 +69,4 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    run_main(PrivateMariaDB, "OUTLAST_MARIADB_URL")
+    be_command(PrivateMariaDB, "OUTLAST_MARIADB_URL")

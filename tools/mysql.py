@@ -11,13 +11,11 @@ of their own and run from there by their own loader and libraries: nothing is in
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +26,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 
-from tools.private_server import Account, PrivateServer, ServerFailed, ServerMissing, run_beside, server_account
+from tools.private_server import Account, PrivateServer, ServerFailed, ServerMissing, be_command, server_account
 
 OLDEST = (8, 4)
 HOW_TO_INSTALL = """\
@@ -277,29 +275,5 @@ def _unpack(root: Path, archive: str) -> None:
     (root / "complete").touch()
 
 
-def main(server: type[PrivateMySQL], variable: str) -> int:
-    parser = argparse.ArgumentParser(description=f"A private {server.name} for tests and figures.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("ensure", help="see that the server's programs are here, or fetch them")
-    runner = commands.add_parser("run", help="run a command beside a server of its own")
-    runner.add_argument("--fsync", action="store_true", help="make every commit safe from a crash of the machine")
-    runner.add_argument("argv", nargs="+", metavar="COMMAND")
-    chosen = parser.parse_args()
-    if chosen.command == "ensure":
-        return server.ensure()
-    with server(fsync=chosen.fsync) as running:
-        return run_beside(chosen.argv, **{variable: running.create_database()})
-
-
-def run_main(server: type[PrivateMySQL], variable: str) -> None:
-    """Be the command of one kind of server."""
-    # A stop asked for by the system is the same as Ctrl-C: what was started is stopped first.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        sys.exit(main(server, variable))
-    except (ServerMissing, ServerFailed) as problem:
-        sys.exit(str(problem))
-
-
 if __name__ == "__main__":
-    run_main(PrivateMySQL, "OUTLAST_MYSQL_URL")
+    be_command(PrivateMySQL, "OUTLAST_MYSQL_URL")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -17,10 +16,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Self, TypedDict
+from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from tools.postgres import PrivatePostgres
+from tools.private_server import ServerFailed, ServerMissing, apt_install, free_port, server_account
 
 HOW_TO_INSTALL = """\
 The tests of poolers need the program pgbouncer. Install it:
@@ -52,17 +52,10 @@ except ProcessLookupError:
 """
 
 
-class PgBouncerMissing(Exception):
-    """This machine has no PgBouncer; the message says how to get it."""
-
-    def __init__(self) -> None:
-        super().__init__(HOW_TO_INSTALL)
-
-
 def find_program() -> str:
     found = shutil.which("pgbouncer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if found is None:
-        raise PgBouncerMissing
+        raise ServerMissing(HOW_TO_INSTALL)
     return found
 
 
@@ -77,7 +70,7 @@ class PrivatePgBouncer:
         self._program = find_program()
         self._server = server
         self._folder = Path(tempfile.mkdtemp(prefix="outlast-pgbouncer-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -90,7 +83,7 @@ class PrivatePgBouncer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **_account(),
+                **server_account("nobody"),
             )
         # Should this process be killed, the guard's input ends.
         self._guard = subprocess.Popen(
@@ -103,7 +96,7 @@ class PrivatePgBouncer:
             time.sleep(0.01)
         told = (self._folder / "log").read_text(errors="replace")
         self.close()
-        raise RuntimeError(f"PgBouncer did not start.\n{told}")
+        raise ServerFailed(f"PgBouncer did not start.\n{told}")
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -123,7 +116,7 @@ class PrivatePgBouncer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write(self) -> None:
-        account = _account()
+        account = server_account("nobody")
         os.chown(self._folder, account.get("user", -1), account.get("group", -1))
         password = urlsplit(self._server.url()).password
         for name, content in (
@@ -141,40 +134,14 @@ class PrivatePgBouncer:
 
 def ensure() -> int:
     """See that the program is here. As root on Debian, install it; elsewhere say how, and that tests will be left out."""
-    with contextlib.suppress(PgBouncerMissing):
+    with contextlib.suppress(ServerMissing):
         find_program()
         return 0
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
+    if not apt_install("pgbouncer"):
         print(HOW_TO_INSTALL, file=sys.stderr)
         return 0
-    print("pgbouncer: installing the Debian package pgbouncer", file=sys.stderr)
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "-y", "--no-install-recommends", "pgbouncer"]):
-        subprocess.run(
-            ["apt-get", "-qq", *command], env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True
-        )
     find_program()
     return 0
-
-
-class _Account(TypedDict, total=False):
-    user: int
-    group: int
-    extra_groups: list[int]
-
-
-def _account() -> _Account:
-    """Who the pooler runs as: ourselves, but never root, which it refuses."""
-    if os.geteuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main() -> int:

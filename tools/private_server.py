@@ -1,11 +1,13 @@
 """A database server of one's own: made in a temporary folder, reached on 127.0.0.1 only, gone with the process that made it.
 
-`PrivateServer` is what `tools.mysql` and `tools.mariadb` have in common: one process with its folder, which tests may stop,
-pause and crash. As a command this module is the guard that ends a server whose owner was killed.
+`PrivateServer` is what `tools.postgres`, `tools.mysql` and `tools.mariadb` have in common: a server with its folder, which
+tests may stop, pause and crash, and the commands `ensure` and `run`. As a command this module is the guard that ends a
+server whose owner was killed.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import pwd
@@ -61,6 +63,10 @@ class PrivateServer(ABC):
     a pipe to close."""
 
     name: ClassVar[str]
+    farewell: ClassVar[signal.Signals] = signal.SIGTERM
+    """What ends it in good order."""
+    crash: ClassVar[signal.Signals] = signal.SIGKILL
+    """What ends it at once, with all that came from it."""
 
     def __init__(self, *, fsync: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self.host = "127.0.0.1"
@@ -95,6 +101,15 @@ class PrivateServer(ABC):
 
     # -- what each kind of server does in its own way
 
+    @classmethod
+    @abstractmethod
+    def ensure(cls) -> int:
+        """See that the server's programs are here, or get them where that is possible."""
+
+    @abstractmethod
+    def create_database(self) -> str:
+        """A fresh, empty database, of which the URL is returned."""
+
     @abstractmethod
     def _account(self) -> Account: ...
 
@@ -120,7 +135,7 @@ class PrivateServer(ABC):
             self._create()
         fixed_port = self.port
         for _ in range(5):
-            self.port = fixed_port or _free_port()
+            self.port = fixed_port or free_port()
             if self._launch():
                 return
         raise ServerFailed(f"{self.name} did not start.\n{self._log_tail()}")
@@ -130,10 +145,12 @@ class PrivateServer(ABC):
         if self._server is None:
             return
         self.resume()
-        self._server.send_signal(signal.SIGKILL if immediate else signal.SIGTERM)
-        try:
-            self._server.wait(30)
-        except subprocess.TimeoutExpired:
+        for reason in (self.crash,) if immediate else (self.farewell, self.crash):
+            self._server.send_signal(reason)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._server.wait(30)
+                break
+        else:
             self._server.kill()
             self._server.wait()
         self._server = None
@@ -178,7 +195,7 @@ class PrivateServer(ABC):
         account = self._account()
         os.chown(folder, account.get("user", -1), account.get("group", -1))
         self._guard = subprocess.Popen(
-            [sys.executable, "-m", "tools.private_server", str(folder)],
+            [sys.executable, "-m", "tools.private_server", str(folder), str(self.crash.value)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             start_new_session=True,
@@ -210,13 +227,32 @@ class PrivateServer(ABC):
         return "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
 
 
-def run_beside(command: list[str], **environment: str) -> int:
-    """Run a command with more in its environment and return its exit code."""
-    child = subprocess.Popen(command, env=os.environ | environment)
-    while True:
-        # Ctrl-C reaches the command as well; it decides when to end.
-        with contextlib.suppress(KeyboardInterrupt):
-            return child.wait()
+def be_command(server: type[PrivateServer], variable: str) -> None:
+    """Be the command of one kind of server: `ensure`, or `run` with `variable` naming an empty database."""
+    # A stop asked for by the system is the same as Ctrl-C: what was started is stopped first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(_command(server, variable))
+    except (ServerMissing, ServerFailed) as problem:
+        sys.exit(str(problem))
+
+
+def _command(server: type[PrivateServer], variable: str) -> int:
+    parser = argparse.ArgumentParser(description=f"A private {server.name} for tests and figures.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("ensure", help="see that the server's programs are here, or get them")
+    runner = commands.add_parser("run", help="run a command beside a server of its own")
+    runner.add_argument("--fsync", action="store_true", help="make every commit safe from a crash of the machine")
+    runner.add_argument("argv", nargs="+", metavar="COMMAND")
+    chosen = parser.parse_args()
+    if chosen.command == "ensure":
+        return server.ensure()
+    with server(fsync=chosen.fsync) as running:
+        child = subprocess.Popen(chosen.argv, env=os.environ | {variable: running.create_database()})
+        while True:
+            # Ctrl-C reaches the command as well; it decides when to end.
+            with contextlib.suppress(KeyboardInterrupt):
+                return child.wait()
 
 
 def apt_install(*packages: str) -> bool:
@@ -232,19 +268,20 @@ def apt_install(*packages: str) -> bool:
     return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
 
 
-def _guard(folder: Path) -> int:
+def _guard(folder: Path, crash: int) -> int:
     """Wait until the owner's end of our stdin closes, then end whatever server is left in its folder."""
     sys.stdin.buffer.read()
     with contextlib.suppress(OSError, ValueError):
         pid = int((folder / "pid").read_text())
         if _lives_in(folder, pid):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, crash)
+            thaw(pid)  # A server that its owner paused would not hear of it.
         while _lives_in(folder, pid):
             time.sleep(0.01)
     shutil.rmtree(folder, ignore_errors=True)
@@ -261,4 +298,4 @@ def _lives_in(folder: Path, pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(_guard(Path(sys.argv[1])))
+    sys.exit(_guard(Path(sys.argv[1]), int(sys.argv[2])))

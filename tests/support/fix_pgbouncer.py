@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.pgbouncer import HOW_TO_INSTALL, PgBouncerMissing, PrivatePgBouncer
+from tools.pgbouncer import HOW_TO_INSTALL, PrivatePgBouncer
 from tools.postgres import PrivatePostgres
+from tools.private_server import ServerMissing
 
 _MISSING = pytest.StashKey[bool]()
 
@@ -20,7 +21,7 @@ _MISSING = pytest.StashKey[bool]()
 def pgbouncer(postgres: PrivatePostgres, pytestconfig: pytest.Config) -> Iterator[PrivatePgBouncer]:
     try:
         pooler = PrivatePgBouncer(postgres)
-    except PgBouncerMissing as missing:
+    except ServerMissing as missing:
         pytestconfig.stash[_MISSING] = True
         if os.environ.get("CI") == "true":
             pytest.fail(str(missing), pytrace=False)

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 import pytest
 
 from support.tcp_proxy import TcpProxy
-from tools.postgres import HOW_TO_INSTALL, PostgresMissing, PrivatePostgres
+from tools.postgres import HOW_TO_INSTALL, PrivatePostgres
+from tools.private_server import ServerMissing
 
 _MISSING = pytest.StashKey[bool]()
 
@@ -56,7 +57,7 @@ def breakable_postgres(_second_postgres: PrivatePostgres) -> Iterator[PrivatePos
 def _server(config: pytest.Config) -> PrivatePostgres:
     try:
         return PrivatePostgres()
-    except PostgresMissing as missing:
+    except ServerMissing as missing:
         config.stash[_MISSING] = True
         if os.environ.get("CI") == "true":
             pytest.fail(str(missing), pytrace=False)

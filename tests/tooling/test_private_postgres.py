@@ -105,6 +105,15 @@ def test_a_server_ends_with_the_process_that_made_it(
         _execute(url, "select 1")
 
 
+def test_a_server_that_its_owner_paused_ends_with_it(postgres: PrivatePostgres, start_process: StartProcess) -> None:
+    owner = start_process("-c", OWNER.replace("print(", "server.pause(); print("))
+    folder = owner.wait_for("url").split()[2]
+
+    owner.kill()
+
+    _wait_until_gone(Path(folder))
+
+
 def test_a_command_runs_beside_a_server_of_its_own(postgres: PrivatePostgres) -> None:
     program = "import os, psycopg; psycopg.connect(os.environ['OUTLAST_POSTGRES_URL']).close(); raise SystemExit(7)"
 
