@@ -16,6 +16,8 @@ from outlast.stores.databases.opening import open_database
 from outlast.stores.dialects.mysql import TOPIC_LOCKS, MySQL
 from outlast.stores.migrations import v0001_initial_mysql
 from outlast.testing.contract.desk import finished, new_run
+from support.callers import blocking_url
+from support.every_statement import EVERY_STATEMENT
 from support.probing import Tables, connect_mysql
 from tools.mysql import PrivateMySQL
 
@@ -100,6 +102,42 @@ def test_ids_that_differ_in_case_accents_or_trailing_blanks_are_different(mysqli
     assert sorted(row[0] for row in Tables(url)("select id from {runs} where id in %s", tuple(names))) == sorted(names)
     assert Tables(url)("select id from {runs} where id = 'a'") == [("a",)]
     database.close_blocking()
+    mysqlish.drop_database(url)
+
+
+_MATCHING = {
+    "runs_are_listed_by_status_workflow_version_and_time",
+    "a_lease_that_is_over_is_reaped_and_its_runs_count_a_lapse",
+    "a_claim_brings_the_signals_that_the_run_waits_for_by_id",
+    "whether_a_flush_was_written_can_be_asked",
+    "several_runs_park_in_one_flush_each_with_its_own",
+    "a_terminate_replaces_a_cancel_but_not_the_other_way",
+}
+"""Cases whose statements compare texts, with parameters and across tables."""
+
+
+def test_statements_work_whatever_collation_and_isolation_are_the_usual_ones(mysqlish: PrivateMySQL) -> None:
+    """Of the database when the tables were made, of the database now, and of the application's own connections."""
+    url = mysqlish.create_database()
+    name = url.rpartition("/")[2]
+    mysqlish.execute(f"alter database {name} collate utf8mb4_unicode_ci")
+    made = open_database(url)
+    made.migrate_blocking()
+    made.close_blocking()
+    mysqlish.execute(f"alter database {name} character set latin1")
+    engine = create_engine(
+        blocking_url(url),
+        isolation_level="SERIALIZABLE",
+        connect_args={"init_command": "set names utf8mb4 collate utf8mb4_general_ci"},
+    )
+    tables = Tables(url)
+
+    for case in (case for case in EVERY_STATEMENT if case.name in _MATCHING):
+        for table in ("runs", "journal", "waits", "signals", "workers"):
+            tables(f"delete from {{{table}}}")
+        case.check(lambda clock: open_database(engine, clock=clock), "blocking")
+
+    engine.dispose()
     mysqlish.drop_database(url)
 
 

@@ -61,6 +61,7 @@ class SqlDatabase:
         self._is_lasting = is_lasting
         self.place = basis.dialect.name
         """What to call it in messages; without a password."""
+        self._has_told_of_reading = False
         self._own = own
         self._can_write = can_write
 
@@ -100,6 +101,7 @@ class SqlDatabase:
             try:
                 return await self._road.transact(make, timeout=attempts.left)
             except Exception as error:  # noqa: BLE001 - the dialect says which are worth another attempt
+                self._tell_of_reading(error)
                 delay = attempts.next_delay(error)
             await asyncio.sleep(delay)
 
@@ -111,8 +113,15 @@ class SqlDatabase:
             try:
                 return self._blocking_road.transact(make)
             except Exception as error:  # noqa: BLE001 - the dialect says which are worth another attempt
+                self._tell_of_reading(error)
                 delay = attempts.next_delay(error)
             time.sleep(delay)
+
+    def _tell_of_reading(self, error: Exception) -> None:
+        """Say once that no writes are taken: they are tried for long, and who starts a worker there would see nothing."""
+        if not self._has_told_of_reading and self._basis.dialect.only_reads(_cause(error)):
+            self._has_told_of_reading = True
+            _log.warning("The database %s takes no writes (%s). They are tried on.", self.place, _told(error))
 
     async def join(self, tx: object, make: MakeOp[T], *, read_committed: bool = False) -> T:
         return await join(tx, make, self._basis, read_committed=read_committed, origin=self._origin)
@@ -245,6 +254,11 @@ class _Attempts:
 
     def _given_up(self, error: Exception, trouble: Trouble) -> DatabaseUnavailable:
         spent = f"for {self._patience:g} s: {_told(error)}"
+        if trouble is Trouble.LOST and self._dialect.only_reads(error):
+            return DatabaseUnavailable(
+                f"The database takes no writes, as a replica or one that was set to only read; it was tried {spent}. Give "
+                "outlast the primary; an app that only looks takes worker=False, migrate=False."
+            )
         if trouble is Trouble.LOST:
             return DatabaseUnavailable(f"The database could not be reached {spent}")
         return DatabaseBusy(f"{self._dialect.in_the_way} {spent}")

@@ -166,6 +166,10 @@ class Dialect(ABC):
         None for any other error."""
         return None
 
+    def only_reads(self, error: BaseException) -> bool:
+        """Tell whether a write was refused because the server takes none; it may be about to become the primary."""
+        return False
+
     @abstractmethod
     def trouble(self, error: BaseException) -> Trouble | None:
         """Classify a driver's error, wrapped by SQLAlchemy or not; None when it is about the operation itself."""

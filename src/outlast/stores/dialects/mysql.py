@@ -61,6 +61,7 @@ _LOST: Final = frozenset(
 _HIT: Final = 2
 """The least number in `again` of a row that an insert found there."""
 
+_READ_ONLY: Final = frozenset({1290, 1836})
 _DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb"})
 
 _REFUSED: Final = frozenset({1044, 1045, 1049, 1130, 1251, 1698, 1819, 1820, 1862, 3118, 4151})
@@ -196,6 +197,9 @@ class MySQL(Dialect):
     def is_aborted(self, error: BaseException) -> bool:
         # A statement that fails takes back itself alone; after a deadlock there is no transaction, and no savepoint.
         return False
+
+    def only_reads(self, error: BaseException) -> bool:
+        return any(error_code(part) in _READ_ONLY for part in unwrapped(error))
 
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):

@@ -153,6 +153,9 @@ class PostgreSQL(Dialect):
                 return told
         return None
 
+    def only_reads(self, error: BaseException) -> bool:
+        return any(_sqlstate(part) == "25006" for part in unwrapped(error))
+
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):
             state = _sqlstate(part)
