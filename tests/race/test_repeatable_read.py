@@ -79,3 +79,14 @@ def test_a_start_that_is_open_holds_up_no_signal(database: SqlDatabase, caller: 
 
     assert sent.created
     caller.rollback()
+
+
+def test_a_signal_that_is_open_holds_up_no_start(database: SqlDatabase, caller: pymysql.Connection[Any]) -> None:
+    """The planner reads all of a small table. The signal then locked the end of the runs, where every new one comes."""
+    store = database.store
+    database.join_blocking(caller, lambda: store.send([NewSignal("paid", "paid", "1", "null")]))
+
+    (started,) = database.run_blocking(lambda: store.start([new_run("r")]), patience=5)
+
+    assert started.created
+    caller.rollback()

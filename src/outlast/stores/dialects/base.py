@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import ColumnElement, FromClause, Insert, Table, Update
+from sqlalchemy import ColumnElement, FromClause, Insert, Table, Update, update
 from sqlalchemy.types import TypeEngine
 
 from outlast.ports.operation import Op, Statement
@@ -104,6 +104,13 @@ class Dialect(ABC):
     def by_index(self, select: Query, table: Table, index: str) -> Query:
         """Have rows read in the order of this index, where the planner might take another one and lock what it reads."""
         return select
+
+    def update_of_waiting(self, runs: Table) -> Update:
+        """Return an update of runs whose conditions find them by their waits' topic.
+
+        Where a statement locks what it reads, it MUST come to the runs by the waits, or it locks all of them.
+        """
+        return update(runs)
 
     @abstractmethod
     def topic_locks(self, tables: Tables, topics: Iterable[str], *, shared: bool) -> Statement | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Insert, Text, Update, bindparam, select, update
+from sqlalchemy import Insert, Text, Update, bindparam, select
 
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import NewSignal, SignalOutcome
@@ -57,7 +57,7 @@ def _wake(basis: Basis) -> Update:
     runs, waits = basis.tables.runs, basis.tables.waits
     # As a join, and not by a sub-select, for which MariaDB would read all runs.
     return (
-        update(runs)
+        basis.dialect.update_of_waiting(runs)
         .where(waits.c.topic == bindparam("topic", type_=Text), runs.c.id == waits.c.run_id)
         .where(has_no_worker(runs), has_state(runs, 0), runs.c.finished_at.is_(None))
         .values(ready=1, due_at=basis.now, updated_at=basis.now)
