@@ -60,7 +60,7 @@ def project(environment: dict[str, str], tmp_path: Path, start_process: StartPro
         yield made
 
 
-@pytest.mark.every_database
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_a_worker_that_dies_in_a_step_leaves_an_order_that_another_one_fulfils_once(project: Project) -> None:
     first = project.work()
@@ -84,7 +84,7 @@ def test_a_worker_that_dies_in_a_step_leaves_an_order_that_another_one_fulfils_o
     assert "completed" in project.manage("outlast_status")
 
 
-@pytest.mark.every_database("mysql")
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(180)
 def test_orders_that_are_cancelled_or_come_back_are_undone(project: Project) -> None:
     project.work()
@@ -101,7 +101,6 @@ def test_orders_that_are_cancelled_or_come_back_are_undone(project: Project) -> 
         assert project.providers.effects(order) == UNDONE
 
 
-@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(180)
 def test_what_the_shop_refuses_leaves_nothing_behind_and_its_worker_ends_when_told(project: Project) -> None:
     worker = project.work()

@@ -74,7 +74,7 @@ def site(shared_database_url: str, tmp_path: Path) -> Iterator[Site]:
     made.close()
 
 
-@pytest.mark.every_database
+@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(180)
 def test_an_order_outlasts_the_worker_that_was_charging_its_customer(site: Site) -> None:
     shop, providers = site.shop, site.providers
@@ -100,7 +100,7 @@ def test_an_order_outlasts_the_worker_that_was_charging_its_customer(site: Site)
     assert shop.cancel(order) == 409
 
 
-@pytest.mark.every_database("mariadb")
+@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_what_is_cancelled_or_brought_back_is_undone(site: Site) -> None:
     shop, providers = site.shop, site.providers
@@ -123,7 +123,6 @@ def test_what_is_cancelled_or_brought_back_is_undone(site: Site) -> None:
     assert [providers.effects(order) for order in (cancelled, returned, declined)] == [undone, undone, []]
 
 
-@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(180)
 def test_the_edges_of_the_application(site: Site) -> None:
     shop, providers = site.shop, site.providers

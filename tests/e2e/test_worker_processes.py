@@ -82,7 +82,7 @@ def open_gate(gates: Path, run_id: str) -> None:
     (gates / run_id).touch()
 
 
-@pytest.mark.every_database
+@pytest.mark.every_database("mysql")
 async def test_a_killed_worker_is_taken_over_from(app: Outlast, start_worker: StartWorker, gates: Path) -> None:
     async with app:
         first = start_worker("first")
@@ -99,7 +99,7 @@ async def test_a_killed_worker_is_taken_over_from(app: Outlast, start_worker: St
         assert "reserve" not in second.output, "what is recorded is not done again"
 
 
-@pytest.mark.every_database
+@pytest.mark.every_database("mariadb")
 async def test_a_terminated_worker_hands_its_runs_over_at_once(
     app: Outlast, start_worker: StartWorker, gates: Path
 ) -> None:
@@ -119,7 +119,7 @@ async def test_a_terminated_worker_hands_its_runs_over_at_once(
         assert await run.result(timeout="30s") == "charged by second"
 
 
-@pytest.mark.every_database
+@pytest.mark.every_database("mysql")
 async def test_a_terminated_worker_lets_its_step_end_and_is_not_robbed_of_it(
     app: Outlast, start_worker: StartWorker, gates: Path, shared_database_url: str
 ) -> None:

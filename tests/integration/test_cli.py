@@ -107,7 +107,7 @@ def test_a_worker_works_until_it_is_told_to_end(cli: Cli, app: Outlast, target: 
     assert worker.wait() == 0
 
 
-@pytest.mark.every_database("mariadb")
+@pytest.mark.every_database("mysql")
 def test_the_first_signal_lets_running_steps_end(cli: Cli, app: Outlast) -> None:
     worker = cli("worker", "shop:app")
     worker.wait_for("works in process")
@@ -124,7 +124,6 @@ def test_the_first_signal_lets_running_steps_end(cli: Cli, app: Outlast) -> None
     assert run.worker is None
 
 
-@pytest.mark.every_database("mysql")
 def test_the_second_signal_hands_back_at_once(cli: Cli, app: Outlast) -> None:
     """Seen in the field: after the second signal the work was stuck until its lease had run out."""
     worker = cli("worker", "shop:app")
@@ -143,7 +142,6 @@ def test_the_second_signal_hands_back_at_once(cli: Cli, app: Outlast) -> None:
     cli("worker", "shop:app").wait_for("step begins")
 
 
-@pytest.mark.every_database("mysql")
 def test_signals_end_a_worker_whose_loop_is_blocked(cli: Cli, app: Outlast) -> None:
     worker = cli("worker", "shop:app")
     worker.wait_for("works in process")

@@ -294,7 +294,6 @@ def test_a_misspelled_place_for_the_worker_is_refused() -> None:
 
 
 @pytest.mark.time_limit(120)
-@pytest.mark.every_database("mysql")
 def test_a_child_of_a_fork_has_connections_and_a_worker_of_its_own(
     start_process: StartProcess, shared_database_url: str
 ) -> None:

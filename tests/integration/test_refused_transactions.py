@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from outlast import Context, IsolationRefused, NotATransaction, Outlast, Signal, workflow
 from support.callers import ROADS, awaiting_engine, blocking_engine
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.every_database("mysql")
 poked = Signal("poked", None)
 
 
