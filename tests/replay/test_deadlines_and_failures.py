@@ -189,6 +189,19 @@ def test_an_output_that_cannot_be_stored_fails_the_run() -> None:
     assert "output['handle']" in end.failure.message
 
 
+def test_an_output_that_is_too_big_fails_the_run() -> None:
+    @workflow("output")
+    async def output(ctx: Context) -> str:
+        return "x" * 101
+
+    run = Rehearsal(output)
+    run.most = 100
+    end = run.end()
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert end.failure.message == "output cannot be stored: at most 100"
+
+
 def test_an_output_that_raises_when_it_is_looked_at_fails_the_run() -> None:
     class Gone:
         @property

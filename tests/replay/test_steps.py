@@ -393,3 +393,24 @@ def test_steps_run_in_the_order_in_which_the_code_asks() -> None:
     assert turn.calls == ["double-0", "double-1", "double-2", "double-3"]
     assert turn.state == Working(None)
     assert ended(parallel) == [0, 2, 4, 6]
+
+
+def test_a_result_that_is_too_big_fails_its_step_and_is_not_tried_again() -> None:
+    """Another attempt would return the same."""
+
+    @workflow("big")
+    async def big(ctx: Context) -> str:
+        try:
+            await ctx.step("make", lambda _: "x" * 101)
+        except StepFailed as error:
+            return str(error)
+        return "stored"
+
+    run = Rehearsal(big)
+    run.most = 100
+    end = run.end()
+
+    assert isinstance(end, Finished)
+    assert run.log[0] == "make failed"
+    assert "result of step 'make' cannot be stored: at most 100" in (run.record("make").payload or "")
+    assert run.performed == ["make"]

@@ -142,6 +142,19 @@ def test_a_result_that_cannot_be_stored_is_refused_before_the_commit_and_not_tri
     assert "ValueNotStorable" in (run.record("pay").payload or "")
 
 
+def test_a_result_that_is_too_big_is_refused_before_the_commit_and_not_tried_again() -> None:
+    run = Rehearsal(trip)
+    run.most = 4
+    turn = run.begin()
+
+    with pytest.raises(Unstorable) as refused:
+        turn.settles("pay", 12_345)
+    turn.raises("pay", refused.value)
+
+    assert run.log[0] == "pay failed"
+    assert "at most 4" in (run.record("pay").payload or "")
+
+
 def test_a_misuse_inside_of_it_is_refused_before_the_commit() -> None:
     @workflow("misused")
     async def misused(ctx: Context) -> None:

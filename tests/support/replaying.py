@@ -62,6 +62,8 @@ class Rehearsal:
         self.custom_status: str | None = None
         self.performed: list[str] = []
         self.entropy = Random(1)
+        self.most = 10**9
+        """Characters of the longest text that the database takes."""
 
     # What happens to it between two turns.
 
@@ -121,6 +123,7 @@ class Rehearsal:
             now=lambda: self.now,
             entropy=self.entropy,
             default_retry=self.retry,
+            too_big=lambda text: f"at most {self.most}" if len(text) > self.most else None,
         )
 
     def begin(self, *, kept: Execution | None = None, lapses: int = 0) -> Turn:

@@ -17,6 +17,7 @@ from outlast.engine.code import AskedStep, Code
 from outlast.engine.decision import Entropy, Held, Parked, Progress, RunFacts, State, StepCall, Working
 from outlast.engine.definition import Workflow
 from outlast.engine.ending import Ending
+from outlast.engine.performing import TooBig, any_size
 from outlast.engine.replaying import Journal, latest
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import timed_out
@@ -42,7 +43,9 @@ class Execution:
         now: Callable[[], int],
         entropy: Entropy,
         default_retry: Retry,
+        too_big: TooBig = any_size,
     ) -> None:
+        """`too_big` is asked of each result, before it is recorded."""
         self._facts = facts
         self._journal = Journal(facts.id, records)
         since = latest(records, facts.started_at)
@@ -50,6 +53,7 @@ class Execution:
         self._code = Code(workflow, facts, self._journal, self._time, entropy=entropy, default_retry=default_retry)
         self._ending = Ending(workflow, facts, self._code, self._journal, self._time)
         self._performing = self._code.performing
+        self._performing.too_big = too_big
         self._requested: Stop | None = None
         self._is_replaying = True
         self._goes_on = False

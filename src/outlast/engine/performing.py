@@ -22,7 +22,7 @@ from outlast.engine.replaying import Journal, Recorded
 from outlast.engine.retry import Again, judge
 from outlast.engine.runtime import RunTime
 from outlast.engine.stepcontext import StepContext
-from outlast.errors import DefinitionError, Failure, StepFailed
+from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
 from outlast.model.failures import decode_failure, encode_failure, failure_of
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
@@ -59,6 +59,14 @@ class Action(msgspec.Struct, kw_only=True, eq=False):
         if recorded is not None and recorded.retry is not None:
             self.attempts = recorded.retry.attempt
             self.due_at = recorded.retry.due_at
+
+
+TooBig = Callable[[str], str | None]
+"""Says why a text is too big to be stored; None of one that is not."""
+
+
+def any_size(_: str) -> None:
+    """Take texts of any size."""
 
 
 class Outcome(msgspec.Struct):
@@ -105,6 +113,7 @@ class Performing:
         self._in_flight: dict[str, Action] = {}
         self._misused: dict[str, DefinitionError] = {}
         self._settled: dict[str, Outcome] = {}
+        self.too_big: TooBig = any_size
 
     # What is to be done.
 
@@ -218,7 +227,7 @@ class Performing:
         kept: Any = None
         if action.shape is not None:
             try:
-                text, kept = action.shape.settle(value, f"result of step {action.name!r}")
+                text, kept = self._settle(action.shape, value, f"result of step {action.name!r}")
             except Exception as error:
                 discard(value)
                 raise Unstorable(error) from error
@@ -272,11 +281,18 @@ class Performing:
         value: Any = None
         if action.shape is not None:
             try:
-                text, value = action.shape.settle(report.value, f"result of step {action.name!r}")
+                text, value = self._settle(action.shape, report.value, f"result of step {action.name!r}")
             except Exception as error:  # noqa: BLE001  the value's own code too: a dead proxy raises when it is asked for its class
                 discard(report.value)
                 return self._gave_up(report, failure_of(error))
         return Outcome(self._final(report, Phase.DONE, text), value)
+
+    def _settle(self, shape: Shape[Any], value: object, where: str) -> tuple[str, Any]:
+        text, kept = shape.settle(value, where)
+        reason = self.too_big(text)
+        if reason is not None:
+            raise ValueNotStorable(where, reason)
+        return text, kept
 
     def _gave_up(self, report: Report, failure: Failure, *, misuse: DefinitionError | None = None) -> Outcome:
         record = self._final(report, Phase.FAILED, encode_failure(failure))

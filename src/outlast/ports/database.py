@@ -37,6 +37,10 @@ class Database(Protocol):
         """False when the data ends with the connection: a database in memory."""
         ...
 
+    def too_big(self, text: str) -> str | None:
+        """Return why a text cannot be stored for its size, and what to do; None for any other. Known once it is open."""
+        ...
+
     async def open(self) -> None:
         """Connect and check the server. Loop-bound parts are made on first use in each loop."""
         ...

@@ -73,7 +73,13 @@ class Workplace:
             known = tuple(f"{name} version {version}" for name, version in self.workflows)
             raise UnknownWorkflow(facts.workflow, facts.version, known)
         return Execution(
-            workflow, facts, records, now=self.time.now, entropy=self.entropy, default_retry=self.default_retry
+            workflow,
+            facts,
+            records,
+            now=self.time.now,
+            entropy=self.entropy,
+            default_retry=self.default_retry,
+            too_big=self.database.too_big,
         )
 
     def hold_until(self, run_id: RunId) -> int:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from outlast.errors import DatabaseBusy, DatabaseUnavailable
 from outlast.ports.database import MakeOp, Notice
+from outlast.ports.operation import Op
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis
 from outlast.stores.databases.joining import join, join_blocking
@@ -64,6 +65,7 @@ class SqlDatabase:
         self._has_told_of_reading = False
         self._own = own
         self._can_write = can_write
+        self._most: int | None = None
 
     @property
     def is_lasting(self) -> bool:
@@ -73,11 +75,18 @@ class SqlDatabase:
     def store(self) -> SqlStore:
         return self._store
 
+    def too_big(self, text: str) -> str | None:
+        return self._basis.dialect.too_big(text, self._most)
+
+    def _check_server(self) -> Op[None]:
+        yield from self._basis.dialect.check_server()
+        self._most = yield from self._basis.dialect.most_at_once()
+
     async def open(self) -> None:
         attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
         silence = asyncio.get_running_loop().call_later(_SILENCE, attempts.tell)
         try:
-            await self._attempt(self._basis.dialect.check_server, attempts)
+            await self._attempt(self._check_server, attempts)
         finally:
             silence.cancel()
 
@@ -184,7 +193,7 @@ class SqlDatabase:
     def check_schema_blocking(self) -> None:
         # For awaiting callers `open` has asked this.
         attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
-        self._attempt_blocking(self._basis.dialect.check_server, attempts)
+        self._attempt_blocking(self._check_server, attempts)
         self.run_blocking(lambda: check_schema(self._basis))
         self._origin.learn(self.run_blocking(self._origin.read))
 

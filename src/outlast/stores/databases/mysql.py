@@ -229,13 +229,9 @@ def _as_arguments(given: Credentials | None) -> dict[str, Any]:
 
 
 async def _set_up(connection: Any, cursors: Any, session: Session) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types
-    link = MySQLLink(connection, cursors, session, most=2**24)
+    link = MySQLLink(connection, cursors, session)
     await link.say(*session.texts)
-    found = await link.perform(_MOST)
-    return MySQLLink(connection, cursors, session, most=found.rows[0][0])
-
-
-_MOST: Final = Statement(text("select @@max_allowed_packet"))
+    return link
 
 
 def _set_up_blocking(session: Session, connection: Any, _record: object) -> None:  # noqa: ANN401 - PyMySQL's

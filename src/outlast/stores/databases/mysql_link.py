@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from outlast.ports.operation import Result, Statement
-from outlast.stores.databases.mysql_statements import execute_awaiting, refuse_oversized
+from outlast.stores.databases.mysql_statements import execute_awaiting
 from outlast.stores.databases.wire import Wire
 
 
@@ -25,11 +25,9 @@ class Session:
 class MySQLLink:
     """One connection. It is taken for closed when it has been idle for so long that the server may end it."""
 
-    def __init__(self, connection: Any, cursors: Any, session: Session, most: int) -> None:  # noqa: ANN401 - asyncmy's
-        """`most` is the server's max_allowed_packet."""
+    def __init__(self, connection: Any, cursors: Any, session: Session) -> None:  # noqa: ANN401 - asyncmy's
         self.raw = connection
         self._cursors = cursors
-        self._most = most
         self._set_up = session.texts
         self._fresh = session.idle / 2
         self._used_at = time.monotonic()
@@ -44,7 +42,6 @@ class MySQLLink:
         await self.say(*query.split("; "))
 
     async def perform(self, statement: Statement) -> Result:
-        refuse_oversized(statement, self._most)
         result = await execute_awaiting(self.raw, statement, self._cursors)
         self._used_at = time.monotonic()
         return result

@@ -12,6 +12,7 @@ from sqlalchemy.dialects.mysql import pymysql
 from outlast.errors import ValueNotStorable
 from outlast.ports.operation import Params, Result, Statement
 from outlast.stores.databases.compiling import Compiled, Compiler
+from outlast.stores.dialects.mysql_sizes import LEAST, is_too_long, remedy
 
 FOR_MYSQL: Final = Compiler(pymysql.dialect())
 """With `%s`, as all drivers for MySQL take it."""
@@ -22,6 +23,9 @@ async def execute_awaiting(connection: Any, statement: Statement, cursors: Any) 
     compiled = FOR_MYSQL.compiled(statement.sql)
     params = statement.params
     async with connection.cursor(cursors) as cursor:
+        if is_long(statement):
+            await cursor.execute(MOST)
+            refuse_oversized(statement, (await cursor.fetchone())[0])
         if not isinstance(params, Mapping):
             await cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
@@ -37,6 +41,9 @@ def execute(connection: Any, statement: Statement, cursors: Any) -> Result:  # n
     compiled = FOR_MYSQL.compiled(statement.sql)
     params = statement.params
     with contextlib.closing(connection.cursor(cursors)) as cursor:
+        if is_long(statement):
+            cursor.execute(MOST)
+            refuse_oversized(statement, cursor.fetchone()[0])
         if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
@@ -71,22 +78,20 @@ def refuse_oversized(statement: Statement, most: int) -> None:
     """Raise ValueNotStorable for a statement that the server would cut the connection for. `most` is max_allowed_packet."""
     params = statement.params
     for row in (params,) if isinstance(params, Mapping) else params:
-        # Written as a literal a character takes two bytes, or up to four as UTF-8: most are settled without a closer look.
-        length = sum(len(value) for value in row.values() if isinstance(value, str))
-        if length * 4 < most - _ROOM:
-            continue
-        size = sum(_written(value) for value in row.values() if isinstance(value, str))
-        if size > most - _ROOM:
-            raise ValueNotStorable(
-                f"A value of {size:,} bytes",
-                f"the server takes at most max_allowed_packet = {most:,} bytes in one statement. Store less (a reference to "
-                "where the data lies), or raise max_allowed_packet.",
-            )
+        texts = {name: value for name, value in row.items() if isinstance(value, str)}
+        if is_too_long(texts.values(), most):
+            longest = max(texts, key=lambda name: len(texts[name]))
+            size = len(texts[longest].encode(errors="surrogatepass"))
+            raise ValueNotStorable(f"The {longest.partition('_of_')[0]} of {size:,} bytes", remedy(most))
 
 
-_ROOM: Final = 16_384
-"""Bytes for the statement's own text and the numbers in it."""
+def is_long(statement: Statement) -> bool:
+    """Tell whether it is worth asking the server how much it takes."""
+    params = statement.params
+    return any(
+        is_too_long([value for value in row.values() if isinstance(value, str)], LEAST)
+        for row in ((params,) if isinstance(params, Mapping) else params)
+    )
 
 
-def _written(value: str) -> int:
-    return len(value.encode(errors="surrogatepass")) + sum(value.count(character) for character in "\\'\"\n\r\0\x1a")
+MOST: Final = "select @@max_allowed_packet"

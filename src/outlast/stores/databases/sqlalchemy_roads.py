@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, Pool
+from sqlalchemy import Connection, Engine, Pool, text
 from sqlalchemy.sql.selectable import SelectBase
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Result, Span, Statement, pump, pump_awaiting
+from outlast.stores.databases.mysql_statements import MOST, is_long, refuse_oversized
 from outlast.stores.databases.peeking import first_statement
 from outlast.stores.databases.roads import BlockingRoad, OutcomeUnknown
 from outlast.stores.dialects.base import Dialect, Trouble
@@ -203,6 +204,8 @@ def _span(first: Statement | None, limits: Limits | None) -> Span:
 
 def execute(connection: Connection, statement: Statement) -> Result:
     """Execute one statement on an SQLAlchemy connection, ours or a caller's."""
+    if connection.dialect.name in _MYSQL and is_long(statement):
+        refuse_oversized(statement, connection.execute(_MOST).scalar_one())
     result = connection.execute(statement.sql, statement.params or None)
     if result.returns_rows:
         return Result(result.fetchall(), result.rowcount)
@@ -211,7 +214,13 @@ def execute(connection: Connection, statement: Statement) -> Result:
 
 async def execute_awaiting(connection: AsyncConnection, statement: Statement) -> Result:
     """Execute one statement on an awaiting SQLAlchemy connection."""
+    if connection.dialect.name in _MYSQL and is_long(statement):
+        refuse_oversized(statement, (await connection.execute(_MOST)).scalar_one())
     result = await connection.execute(statement.sql, statement.params or None)
     if result.returns_rows:
         return Result(result.fetchall(), result.rowcount)
     return Result(affected=result.rowcount)
+
+
+_MYSQL: Final = frozenset({"mysql", "mariadb"})
+_MOST: Final = text(MOST)

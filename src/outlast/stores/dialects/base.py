@@ -23,6 +23,10 @@ RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 of them need today, so that a later version needs no more. Held by tests/contract/test_rights.py."""
 
 
+MOST_BYTES: Final = 1_000_000_000
+"""The longest text of SQLite; PostgreSQL's is a little longer."""
+
+
 class Trouble(StrEnum):
     """A failure that says nothing about the operation itself."""
 
@@ -136,6 +140,18 @@ class Dialect(ABC):
     @abstractmethod
     def check_server(self) -> Op[None]:
         """Raise an OutlastError when the server is too old or set up in a way that breaks a promise."""
+
+    def most_at_once(self) -> Op[int | None]:
+        """Read how many bytes a statement may have; None where a text has a limit but a statement has none. Raises an
+        OutlastError when that is too little."""
+        yield from ()
+        return None
+
+    def too_big(self, text: str, most: int | None) -> str | None:
+        """Return why a text cannot be stored for its size, and what to do; None for any other."""
+        if len(text) * 4 < MOST_BYTES or len(text.encode(errors="surrogatepass")) < MOST_BYTES:
+            return None
+        return "no database takes a text of a gigabyte. Store less (a reference to where the data lies)"
 
     @abstractmethod
     def migration_lock(self, name: str) -> Statement | None:

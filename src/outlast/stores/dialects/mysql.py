@@ -36,6 +36,7 @@ from sqlalchemy.types import TypeEngine
 from outlast.errors import DatabaseUnavailable
 from outlast.ports.operation import Op, Statement
 from outlast.stores.dialects.base import RIGHTS, Dialect, Trouble, needed_rights, unwrapped
+from outlast.stores.dialects.mysql_sizes import LEAST, is_too_long, remedy
 from outlast.stores.tables import Query, Tables
 
 TOPIC_LOCKS: Final = 4_096
@@ -79,6 +80,7 @@ _SETTINGS: Final = text(
 )
 _TABLES: Final = text("select table_name from information_schema.tables where table_schema = database()")
 _ONLY_READS: Final = text("select @@read_only or @@innodb_read_only")
+_MOST: Final = text("select @@max_allowed_packet")
 _MIGRATION_LOCK: Final = text("select get_lock(:name, 20)")
 _MIGRATION_UNLOCK: Final = text("select release_lock(:name)")
 
@@ -170,6 +172,19 @@ class MySQL(Dialect):
                 "The connection's sql_mode is not strict, so the server would shorten what does not fit instead of refusing "
                 f"it. outlast needs STRICT_TRANS_TABLES; sql_mode is {sql_mode!r}."
             )
+
+    def most_at_once(self) -> Op[int | None]:
+        found = yield Statement(_MOST, span="alone")
+        most: int = found.rows[0][0]
+        if most < LEAST:
+            raise DatabaseUnavailable(
+                f"The server takes at most max_allowed_packet = {most:,} bytes in one statement; outlast needs "
+                f"{LEAST:,}, since it sends many short values together. Raise max_allowed_packet."
+            )
+        return most
+
+    def too_big(self, text: str, most: int | None) -> str | None:
+        return remedy(most) if most is not None and is_too_long([text], most) else None
 
     def migration_lock(self, name: str) -> Statement | None:
         return Statement(_MIGRATION_LOCK, {"name": _lock_name(name)})
