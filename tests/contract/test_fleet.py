@@ -49,8 +49,25 @@ async def test_runs_of_a_worker_whose_row_is_gone_are_found_by_themselves(shared
 
 
 async def test_workers_senders_cancels_and_reapers_on_the_same_runs_never_deadlock(postgres_url: str) -> None:
+    await _do_all_at_once(postgres_url)
+
+    connection = await asyncpg.connect(postgres_url)
+    # The server's own count may lag a moment behind.
+    await connection.execute("select pg_stat_clear_snapshot()")
+    deadlocks = await connection.fetchval("select deadlocks from pg_stat_database where datname = current_database()")
+    await connection.close()
+    assert deadlocks == 0
+
+
+async def test_on_mysql_no_deadlock_of_theirs_reaches_anybody(mysqlish_url: str) -> None:
+    """InnoDB locks ranges and indexes too, so two that keep every order may still meet; who lost tries again."""
+    await _do_all_at_once(mysqlish_url)
+
+
+async def _do_all_at_once(url: str) -> None:
+    """Claim, write, send, stop and reap on the same runs: nobody gets an error, and every run is in one coherent state."""
     names = [f"r{n:02}" for n in range(30)]
-    databases = [open_database(postgres_url) for _ in range(6)]
+    databases = [open_database(url) for _ in range(6)]
     await databases[0].migrate()
     await _do(databases[0], lambda store: store.start([new_run(name) for name in names]))
     # What each draws depends on who comes first; no order of theirs may matter.
@@ -82,13 +99,8 @@ async def test_workers_senders_cancels_and_reapers_on_the_same_runs_never_deadlo
         *(disturb(database, n) for n, database in enumerate(databases[4:])),
     )
 
-    connection = await asyncpg.connect(postgres_url)
-    # The server's own count may lag a moment behind.
-    await connection.execute("select pg_stat_clear_snapshot()")
-    deadlocks = await connection.fetchval("select deadlocks from pg_stat_database where datname = current_database()")
-    await connection.close()
     runs = await _do(databases[0], lambda store: store.list(RunFilter()))
-    assert (deadlocks, {run.owner for run in runs}) == (0, {None})
+    assert {run.owner for run in runs} == {None}
     assert {run.status for run in runs} <= {*TERMINAL, Status.SUSPENDED, Status.RUNNING, Status.PENDING}
     for database in databases:
         await database.close()
