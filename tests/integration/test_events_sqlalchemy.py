@@ -167,6 +167,54 @@ async def test_what_is_rolled_back_is_not_published(shared_database_url: str, co
         assert orders(shared_database_url) == 1
 
 
+async def test_a_session_that_is_closed_and_used_again_publishes_what_is_committed_alone(tmp_path: Any) -> None:
+    """A close with a transaction open is neither a commit nor a rollback to those who listen."""
+
+    def work(session: Session) -> None:
+        session.add(Order.place("7"))
+        session.flush()
+        session.close()
+        session.add(Order.place("8"))
+        session.commit()
+
+    assert await published_by(f"sqlite:///{tmp_path}/app.db", work, []) == ["8"]
+
+
+async def test_the_release_of_a_savepoint_publishes_nothing_yet(tmp_path: Any) -> None:
+    told: list[str] = []
+
+    def work(session: Session) -> None:
+        with session.begin_nested():
+            session.add(Order.place("7"))
+        assert told == []
+        session.commit()
+
+    assert await published_by(f"sqlite:///{tmp_path}/app.db", work, told) == ["7"]
+
+
+async def published_by(url: str, work: Work, told: list[str]) -> list[str]:
+    """Return `told`: the orders whose events were published by this work with a session."""
+    engine = blocking_engine(url)
+    Base.metadata.create_all(engine)
+    sessions = sessionmaker(engine)
+
+    def transact() -> None:
+        with sessions() as session:
+            work(session)
+
+    async with make_app(url, worker=False) as app:
+
+        @app.on(OrderPlaced)
+        def tell(event: OrderPlaced) -> None:
+            told.append(event.order)
+
+        publish_on_commit(app, sessions, of=Order, events=Order.pulled)
+        await asyncio.to_thread(transact)
+        await asyncio.to_thread(app.blocking.close)
+    engine.dispose()
+    return told
+
+
 @pytest.mark.every_database
 async def test_a_start_that_conflicts_refuses_the_commit(shared_database_url: str, colour: Any) -> None:
     async with world(shared_database_url, colour) as (app, transact):
