@@ -194,7 +194,7 @@ def fence(basis: Basis, *columns: ColumnElement[Any], alone: bool = False) -> Qu
     """
     workers = basis.tables.workers
     proof = select(*columns).select_from(workers).where(is_leased(basis))
-    return proof.with_for_update(of=workers) if alone else proof.with_for_update(read=True, key_share=True, of=workers)
+    return proof.with_for_update() if alone else proof.with_for_update(read=True, key_share=True)
 
 
 def lease_lost(lease: Lease) -> LeaseLost:
