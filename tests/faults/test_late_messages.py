@@ -16,8 +16,8 @@ import pytest
 from outlast import CompensationContext, Context, Outlast, RunCancelled, WorkerOptions, step, workflow
 from outlast.ports.store import Batch
 from outlast.worker.flusher import Flusher, _Group
+from support.fix_servers import Link
 from support.probing import Tables, until_awaited
-from support.tcp_proxy import COMMIT_MESSAGE, TcpProxy
 from support.worker_fakes import until
 
 
@@ -32,63 +32,77 @@ async def echoing(ctx: Context, text: str) -> str:
 
 
 @asynccontextmanager
-async def worker_behind(proxy: TcpProxy, url: str, *, poll: str = "50ms") -> AsyncIterator[Outlast]:
+async def worker_behind(link: Link, *, poll: str = "50ms") -> AsyncIterator[Outlast]:
     options = WorkerOptions(poll=poll, lease="5m")
-    async with Outlast(proxy.url(url), workflows=[echoing], worker=options) as app:
+    async with Outlast(link.url, workflows=[echoing], worker=options) as app:
         yield app
 
 
-async def test_runs_of_a_claim_that_is_committed_late_are_found(postgres_url: str, postgres_proxy: TcpProxy) -> None:
+async def test_runs_of_a_claim_that_is_committed_late_are_found(link: Link) -> None:
     """The worker asked which runs it owned without knowing, was told none, and was given one right after. Its lease goes
     on being renewed, so nobody else would ever have taken that run."""
-    tables = Tables(postgres_url)
-    waits_for_lock = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    client = Outlast(postgres_url, workflows=[echoing], worker=False)
+    client = Outlast(link.server_url, workflows=[echoing], worker=False)
     # The next claim is the one that takes the run: nothing else makes this worker look.
-    async with worker_behind(postgres_proxy, postgres_url, poll="1h") as app, client:
+    async with worker_behind(link, poll="1h") as app, client:
         tenure: Any = app._worker._shift and app._worker._shift.tenure
 
         async def has_asked() -> bool:
-            return not tenure.owns_strays or bool(await asyncio.to_thread(tables, waits_for_lock))
+            return not tenure.owns_strays or await _waits_for_a_lock(link)
 
         looking: Any = app._worker._shift and app._worker._shift._looking
         await until(lambda: looking._woken is not None)
-        postgres_proxy.hold_at(COMMIT_MESSAGE, after=b"echoing@1")
+        link.proxy.hold_at(link.commit, after=b"echoing@1")
         await client.start(echoing, "hello", id="claimed-late")
-        await asyncio.to_thread(postgres_proxy.wait_for_cut)
+        if link.is_mysql:
+            looking.kick()  # Nobody tells it there.
+        await asyncio.to_thread(link.proxy.wait_for_cut)
         await until(lambda: tenure.owns_strays)
         await until_awaited(has_asked, "the worker to ask what it owns")
-        postgres_proxy.release()
+        link.proxy.release()
 
         assert await client.result("claimed-late", timeout="20s") == "hello"
 
 
-async def test_a_run_whose_start_is_committed_late_is_begun(
-    postgres_url: str, postgres_proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.two_databases  # where a flush is several statements, the question waits for them: see below
+async def test_a_run_whose_start_is_committed_late_is_begun(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start arrived between the question whether it had and the second try, which then found the id taken. So the
     worker took it for somebody else's, though it was its own."""
-    tables = Tables(postgres_url)
+    tables = Tables(link.server_url)
     ask = Flusher._was_written
 
     async def ask_too_early(self: Flusher, group: _Group, batch: Batch) -> bool:
         answer = await ask(self, group, batch)
-        await asyncio.to_thread(postgres_proxy.release)
+        await asyncio.to_thread(link.proxy.release)
         assert await asyncio.to_thread(tables.owner, "started-late") is not None
         return answer
 
-    async with worker_behind(postgres_proxy, postgres_url) as app:
+    async with worker_behind(link) as app:
         monkeypatch.setattr(Flusher, "_was_written", ask_too_early)
-        postgres_proxy.hold_at(b"started-late")
+        link.proxy.hold_at(b"started-late")
 
         run = await app.start(echoing, "hello", id="started-late")
 
         assert await run.result(timeout="20s") == "hello"
 
 
-async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(
-    postgres_url: str, postgres_proxy: TcpProxy
-) -> None:
+@pytest.mark.parametrize("link", ["mysql", "mariadb"], indirect=True)
+async def test_a_worker_that_asks_for_a_start_is_told_when_it_is_committed(link: Link) -> None:
+    """What was sent holds the worker's row until it is committed or taken back, and so does the question."""
+    async with worker_behind(link) as app:
+        link.proxy.hold_at(link.commit, after=b"started-late")
+        starting = asyncio.create_task(app.start(echoing, "hello", id="started-late"))
+        await asyncio.to_thread(link.proxy.wait_for_cut)
+        await until_awaited(lambda: _waits_for_a_lock(link), "the worker to ask")
+        assert not starting.done()
+
+        await asyncio.to_thread(link.proxy.release)
+
+        assert await (await starting).result(timeout="20s") == "hello"
+    assert await asyncio.to_thread(Tables(link.server_url), "select id, lapses from {runs}") == [("started-late", 0)]
+
+
+@pytest.mark.two_databases  # the same
+async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(link: Link) -> None:
     """The run was parked by the second try, cancelled, and is being undone by the same worker, under the same lease. When it
     was parked again behind its worker's back, with its stop taken note of, it stood still for thirty days."""
     undoing, gate = asyncio.Event(), asyncio.Event()
@@ -103,21 +117,29 @@ async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(
         await ctx.sleep("long", "30d")
 
     options = WorkerOptions(poll="50ms", lease="5m")
-    app = Outlast(postgres_proxy.url(postgres_url), workflows=[resting], worker=options)
-    client = Outlast(postgres_url, workflows=[resting], worker=False)
+    app = Outlast(link.url, workflows=[resting], worker=options)
+    client = Outlast(link.server_url, workflows=[resting], worker=False)
     async with app, client:
-        postgres_proxy.hold_at(b"done late")
+        link.proxy.hold_at(b"done late")
         run = await app.start(resting)
-        await asyncio.to_thread(postgres_proxy.wait_for_cut)
+        await asyncio.to_thread(link.proxy.wait_for_cut)
         await until_awaited(lambda: _status(client, run.id, "suspended"), "the second try")
         await client.cancel(run.id)
         await undoing.wait()
 
-        await asyncio.to_thread(postgres_proxy.release)
+        await asyncio.to_thread(link.proxy.release)
         gate.set()
 
         with pytest.raises(RunCancelled):
             await run.result(timeout="20s")
+
+
+async def _waits_for_a_lock(link: Link) -> bool:
+    """Tell whether somebody on this server waits for somebody else's lock."""
+    statement = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    if link.is_mysql:
+        statement = "select trx_id from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+    return bool(await asyncio.to_thread(Tables(link.server_url), statement))
 
 
 async def _status(app: Outlast, run_id: str, status: str) -> bool:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import pytest
 
 from outlast import CompensationContext, Context, Outlast, Signal, StepContext, WorkerOptions, step, workflow
+from support.fix_servers import Link
 from support.probing import Tables, until_awaited
-from support.tcp_proxy import COMMIT_MESSAGE, TcpProxy
+from support.tcp_proxy import TcpProxy
 
+pytestmark = pytest.mark.every_database("mysql")
 TIMES = 10
 answered = Signal("answered", str)
 calls: Counter[str] = Counter()
@@ -75,12 +77,12 @@ def _fresh_calls() -> None:
 
 
 @asynccontextmanager
-async def place_for(url: str, proxy: TcpProxy, *, worker: bool) -> AsyncIterator[Place]:
+async def place_for(link: Link, *, worker: bool) -> AsyncIterator[Place]:
     options = WorkerOptions(poll="50ms", lease="5m")
-    app = Outlast(proxy.url(url), workflows=[talk], worker=options if worker else False)
-    other = Outlast(url, workflows=[talk], worker=False)
+    app = Outlast(link.url, workflows=[talk], worker=options if worker else False)
+    other = Outlast(link.server_url, workflows=[talk], worker=False)
     async with app, other:
-        yield Place(app, other, proxy, Tables(url))
+        yield Place(app, other, link.proxy, Tables(link.server_url))
 
 
 def ids(what: str, count: int = TIMES) -> list[str]:
@@ -91,12 +93,10 @@ delivered_or_not = pytest.mark.parametrize("delivered", [True, False], ids=["it 
 
 
 @delivered_or_not
-async def test_a_start_whose_answer_is_lost_makes_one_run(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=False) as place:
+async def test_a_start_whose_answer_is_lost_makes_one_run(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=False) as place:
         for run_id in ids("alone"):
-            postgres_proxy.cut_at(run_id.encode(), delivered=delivered)
+            link.proxy.cut_at(run_id.encode(), delivered=delivered)
             run = await place.app.start(talk, "who", id=run_id)
             await place.cut()
             assert run.id == run_id
@@ -106,12 +106,10 @@ async def test_a_start_whose_answer_is_lost_makes_one_run(
 
 
 @delivered_or_not
-async def test_a_start_without_an_id_is_this_callers_whatever_was_lost(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=False) as place:
+async def test_a_start_without_an_id_is_this_callers_whatever_was_lost(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=False) as place:
         for number in range(TIMES):
-            postgres_proxy.cut_at(b"question %d" % number, delivered=delivered)
+            link.proxy.cut_at(b"question %d" % number, delivered=delivered)
             assert (await place.app.start(talk, f"question {number}")).created
             await place.cut()
 
@@ -119,12 +117,10 @@ async def test_a_start_without_an_id_is_this_callers_whatever_was_lost(
 
 
 @delivered_or_not
-async def test_many_starts_whose_commit_is_lost_are_all_made_once(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=False) as place:
+async def test_many_starts_whose_commit_is_lost_are_all_made_once(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=False) as place:
         for number in range(TIMES):
-            postgres_proxy.cut_at(COMMIT_MESSAGE, delivered=delivered)
+            link.proxy.cut_at(link.commit, delivered=delivered)
             names = ids(f"together-{number}", 20)
             assert [run.id for run in await place.app.start_many(talk, ["who"] * 20, ids=names)] == names
             await place.cut()
@@ -133,12 +129,10 @@ async def test_many_starts_whose_commit_is_lost_are_all_made_once(
 
 
 @delivered_or_not
-async def test_a_signal_whose_commit_is_lost_is_stored_once(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=False) as place:
+async def test_a_signal_whose_commit_is_lost_is_stored_once(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=False) as place:
         for number in range(TIMES):
-            postgres_proxy.cut_at(COMMIT_MESSAGE, delivered=delivered)
+            link.proxy.cut_at(link.commit, delivered=delivered)
             assert (await place.app.signal(answered, "me", key=f"k-{number}")).created
             await place.cut()
 
@@ -147,13 +141,11 @@ async def test_a_signal_whose_commit_is_lost_is_stored_once(
 
 @delivered_or_not
 @pytest.mark.parametrize("kind", ["cancel", "terminate"])
-async def test_a_stop_whose_commit_is_lost_is_asked_for_once(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool, kind: str
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=False) as place:
+async def test_a_stop_whose_commit_is_lost_is_asked_for_once(link: Link, delivered: bool, kind: str) -> None:
+    async with place_for(link, worker=False) as place:
         for run_id in ids("stopped"):
             await place.other.start(talk, "who", id=run_id)
-            postgres_proxy.cut_at(COMMIT_MESSAGE, delivered=delivered)
+            link.proxy.cut_at(link.commit, delivered=delivered)
             verb = place.app.cancel if kind == "cancel" else place.app.terminate
             await verb(run_id, f"reason of {run_id}")
             await place.cut()
@@ -163,17 +155,15 @@ async def test_a_stop_whose_commit_is_lost_is_asked_for_once(
 
 
 @delivered_or_not
-async def test_a_step_whose_record_is_lost_is_not_done_again(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=True) as place:
+async def test_a_step_whose_record_is_lost_is_not_done_again(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=True) as place:
         for run_id in ids("recorded"):
             # The question's result goes along with the first write of the run; the answer's with its last.
-            postgres_proxy.cut_at(f"{run_id}?".encode(), delivered=delivered)
+            link.proxy.cut_at(f"{run_id}?".encode(), delivered=delivered)
             run = await place.app.start(talk, run_id, id=run_id)
             await place.cut()
             await until_awaited(lambda name=run_id: place.waits(name), "the run to wait")
-            postgres_proxy.cut_at(f"{run_id}!".encode(), delivered=delivered)
+            link.proxy.cut_at(f"{run_id}!".encode(), delivered=delivered)
             await place.other.signal(answered, run_id, key=run_id)
             assert await run.result(timeout="30s") == f"{run_id}!"
             await place.cut()
@@ -184,13 +174,11 @@ async def test_a_step_whose_record_is_lost_is_not_done_again(
 
 
 @delivered_or_not
-async def test_a_run_whose_parking_is_lost_is_woken_by_its_signal(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
+async def test_a_run_whose_parking_is_lost_is_woken_by_its_signal(link: Link, delivered: bool) -> None:
     """Parking on a signal takes locks, so it has a COMMIT of its own."""
-    async with place_for(postgres_url, postgres_proxy, worker=True) as place:
+    async with place_for(link, worker=True) as place:
         for run_id in ids("parked"):
-            postgres_proxy.cut_at(COMMIT_MESSAGE, delivered=delivered, after=b"answered\n" + run_id.encode())
+            link.proxy.cut_at(link.commit, delivered=delivered, after=link.said(f"answered\n{run_id}"))
             run = await place.app.start(talk, "who", id=run_id)
             await place.cut()
             await place.other.signal(answered, "me", key=run_id)
@@ -201,12 +189,10 @@ async def test_a_run_whose_parking_is_lost_is_woken_by_its_signal(
 
 
 @delivered_or_not
-async def test_a_claim_whose_commit_is_lost_leaves_no_run_behind(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=True) as place:
+async def test_a_claim_whose_commit_is_lost_leaves_no_run_behind(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=True) as place:
         for run_id in ids("claimed"):
-            postgres_proxy.cut_at(COMMIT_MESSAGE, delivered=delivered, after=run_id.encode())
+            link.proxy.cut_at(link.commit, delivered=delivered, after=run_id.encode())
             await place.other.start(talk, "who", id=run_id)
             await place.cut()
             await until_awaited(lambda name=run_id: place.waits(name), "the run to wait")
@@ -216,15 +202,13 @@ async def test_a_claim_whose_commit_is_lost_leaves_no_run_behind(
 
 
 @delivered_or_not
-async def test_a_compensation_whose_record_is_lost_is_not_done_again(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
-    async with place_for(postgres_url, postgres_proxy, worker=True) as place:
+async def test_a_compensation_whose_record_is_lost_is_not_done_again(link: Link, delivered: bool) -> None:
+    async with place_for(link, worker=True) as place:
         for run_id in ids("undone"):
             run = await place.app.start(talk, "who", id=run_id)
             await until_awaited(lambda name=run_id: place.waits(name), "the run to wait")
             # What ends the run carries the reason of its stop.
-            postgres_proxy.cut_at(f"enough of {run_id}".encode(), delivered=delivered)
+            link.proxy.cut_at(f"enough of {run_id}".encode(), delivered=delivered)
             await place.other.cancel(run_id, f"enough of {run_id}")
             await place.cut()
             await until_awaited(lambda r=run: _has_ended(place.other, r.id), "the run to end")
@@ -241,13 +225,11 @@ async def _has_ended(app: Outlast, run_id: str) -> bool:
 
 
 @delivered_or_not
-async def test_a_start_by_the_worker_of_this_process_is_this_callers_too(
-    postgres_url: str, postgres_proxy: TcpProxy, delivered: bool
-) -> None:
+async def test_a_start_by_the_worker_of_this_process_is_this_callers_too(link: Link, delivered: bool) -> None:
     """It travels in the worker's own flush, and is leased to it from the first moment."""
-    async with place_for(postgres_url, postgres_proxy, worker=True) as place:
+    async with place_for(link, worker=True) as place:
         for number in range(TIMES):
-            postgres_proxy.cut_at(b"question %d" % number, delivered=delivered)
+            link.proxy.cut_at(b"question %d" % number, delivered=delivered)
             run = await place.app.start(talk, f"question {number}")
             await place.cut()
             assert run.created

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from outlast import Context, Outlast, RunFailed, StepContext, WorkerOptions, workflow
-from support.callers import awaiting_engine
+from support.callers import awaiting_engine, kind_of
+from support.fix_servers import Link
 from support.payment_places import PLACES, Place, in_places
 from support.payments import SOURCES, SQLALCHEMY, Source, make_table, payments, source_on
 from support.probing import Tables, until_awaited
-from support.tcp_proxy import TcpProxy
 
 
 def lose_the_answer() -> None:
@@ -65,28 +65,37 @@ async def test_a_transaction_that_ends_without_a_commit_and_without_a_word_is_no
 
 
 @pytest.mark.parametrize("delivered", [True, False])
-@pytest.mark.parametrize("name", ["asyncpg of ours", "psycopg of ours", "async_sessionmaker"])
-async def test_a_link_that_breaks_at_the_commit_costs_nothing_but_time(
-    name: str, delivered: bool, postgres_url: str, postgres_proxy: TcpProxy
-) -> None:
+@pytest.mark.parametrize(
+    "link, name",
+    [
+        ("postgresql", "asyncpg of ours"),
+        ("postgresql", "psycopg of ours"),
+        ("postgresql", "async_sessionmaker"),
+        ("mysql", "asyncmy of ours"),
+        ("mysql", "async_sessionmaker"),
+        ("mariadb", "PyMySQL of ours"),
+        ("mariadb", "aiomysql"),
+    ],
+    indirect=["link"],
+)
+async def test_a_link_that_breaks_at_the_commit_costs_nothing_but_time(name: str, delivered: bool, link: Link) -> None:
     """The server got the COMMIT and its answer went nowhere, or it never got it."""
-    make_table(postgres_url)
-    through = postgres_proxy.url(postgres_url)
-    async with SOURCES["postgresql"][name](through) as source:
-        place = Place(postgres_url, source)
+    make_table(link.server_url)
+    async with SOURCES[kind_of(link.server_url)][name](link.url) as source:
+        place = Place(link.server_url, source)
         shop = place.shop()
-        app = Outlast(through, workflows=[shop], transactions=source.option, worker=WorkerOptions(poll="50ms"))
+        app = Outlast(link.url, workflows=[shop], transactions=source.option, worker=WorkerOptions(poll="50ms"))
         async with app:
             for number in range(5):
                 place.attempts.clear()
-                postgres_proxy.cut_at(b"COMMIT", delivered=delivered, after=b"insert into payments")
+                link.proxy.cut_at(b"COMMIT", delivered=delivered, after=b"insert into payments")
                 run = await app.start(shop, id=f"o-{number}")
-                await asyncio.to_thread(postgres_proxy.wait_for_cut)
+                await asyncio.to_thread(link.proxy.wait_for_cut)
 
                 assert await run.result(timeout="30s") == "paid"
 
                 assert place.attempts == ([1] if delivered else [1, 2])
-    assert [payment for payment, _ in payments(postgres_url)] == [f"o-{number}" for number in range(5)]
+    assert [payment for payment, _ in payments(link.server_url)] == [f"o-{number}" for number in range(5)]
     assert [row[0] for row in place.recorded() if row[2] == "done"] == [f"o-{number}" for number in range(5)]
 
 

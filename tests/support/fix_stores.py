@@ -26,7 +26,7 @@ _KINDS_OF: Final = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, kinds in _KINDS_OF.items():
-        if fixture in metafunc.fixturenames:
+        if fixture in metafunc.fixturenames and not _is_chosen(metafunc.definition, fixture):
             metafunc.parametrize(fixture, (*kinds, *further_kinds(metafunc.definition)), indirect=True)
 
 
@@ -38,6 +38,11 @@ def further_kinds(test: pytest.Item) -> tuple[str, ...]:
     if chosen is not None:
         return chosen.args or FURTHER
     return FURTHER if test.path.parent.name in WIDE else ()
+
+
+def _is_chosen(test: pytest.Item, fixture: str) -> bool:
+    """Whether the test says itself what the fixture is."""
+    return any(fixture in mark.args[0].split(", ") for mark in test.iter_markers("parametrize"))
 
 
 @pytest.fixture
