@@ -114,9 +114,13 @@ class PrivateMySQL(PrivateServer):
             "grant all on *.* to outlast@'%' with grant option;\n"
         )
         (folder / "init.sql").chmod(0o644)
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        os.chown(scratch, self._account().get("user", -1), self._account().get("group", -1))
         made = subprocess.run(
             self._data_command(str(folder / "data")),
             cwd=folder,
+            env=os.environ | {"TMPDIR": str(scratch)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -133,6 +137,8 @@ class PrivateMySQL(PrivateServer):
         settings = {
             "datadir": str(self.folder / "data"),
             "socket": str(self.folder / "socket"),
+            # A server that starts removes what others have left there, and what others are at work on.
+            "tmpdir": str(self.folder / "tmp"),
             "pid-file": str(self.folder / "data" / "server.pid"),
             "port": str(self.port),
             "bind-address": self.host,

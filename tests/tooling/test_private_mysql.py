@@ -55,6 +55,13 @@ def test_a_database_in_use_is_dropped_all_the_same(mysqlish: PrivateMySQL) -> No
             _ask(connection, "select 1")
 
 
+def test_its_temporary_tables_lie_where_no_other_server_starts(mysqlish: PrivateMySQL) -> None:
+    """MariaDB removes all temporary tables that it finds as it starts: an update of another server failed for want of one."""
+    ((place,),) = mysqlish.execute("select @@tmpdir")
+
+    assert Path(place) == mysqlish.folder / "tmp"
+
+
 def test_what_was_committed_outlives_a_crash(breakable_mysqlish: PrivateMySQL) -> None:
     url = breakable_mysqlish.create_database()
     _execute(url, "create table kept (a int)")
