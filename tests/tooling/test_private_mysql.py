@@ -56,7 +56,7 @@ def test_a_database_in_use_is_dropped_all_the_same(mysqlish: PrivateMySQL) -> No
 
 
 def test_its_temporary_tables_lie_where_no_other_server_starts(mysqlish: PrivateMySQL) -> None:
-    """MariaDB removes all temporary tables that it finds as it starts: an update of another server failed for want of one."""
+    """MariaDB removes all temporary tables that it finds as it starts: so an update of another server failed."""
     ((place,),) = mysqlish.execute("select @@tmpdir")
 
     assert Path(place) == mysqlish.folder / "tmp"
