@@ -7,16 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from outlast import Context, Outlast, RunFailed, StepContext, workflow
 from outlast.errors import DatabaseUnavailable, ValueNotStorable
 from outlast.model.ids import WorkerId
 from outlast.ports.operation import Op, Result
-from outlast.ports.store import Batch, NewSignal
+from outlast.ports.store import Batch, NewRun, NewSignal
 from outlast.stores.databases.opening import open_database
 from outlast.stores.dialects.mysql import TOPIC_LOCKS, MySQL
 from outlast.stores.migrations import v0001_initial_mysql
 from outlast.testing.contract.desk import finished, new_run
-from support.callers import blocking_url
+from support.callers import ROADS, awaiting_engine, blocking_engine, blocking_url
 from support.every_statement import EVERY_STATEMENT
 from support.probing import Tables, connect_mysql
 from tools.mysql import PrivateMySQL
@@ -190,15 +192,79 @@ def frugal(breakable_mysqlish: PrivateMySQL) -> Iterator[str]:
     breakable_mysqlish.drop_database(url)
 
 
-async def test_an_input_that_the_server_takes_not_at_once_is_refused(frugal: str) -> None:
+SIZES = ((900_000, False), (2_000_000, True))
+REFUSED = r"The input of 2,000,002 bytes.*max_allowed_packet = 1,048,576 bytes.*raise max_allowed_packet"
+
+
+def _of_size(size: int) -> NewRun:
+    return new_run(f"r{size}", input='"' + "x" * size + '"')
+
+
+@pytest.mark.parametrize("road", ["of ours", "Engine", "AsyncEngine"])
+async def test_an_input_that_the_server_takes_not_at_once_is_refused_on_every_road(frugal: str, road: str) -> None:
+    """The server would cut the connection, which looks as if it were away: nobody would hear of it for long."""
+    target = {"of ours": str, "Engine": blocking_engine, "AsyncEngine": awaiting_engine}[road](frugal)
+    database = open_database(target)
+    await database.migrate()
+
+    for size, is_refused in SIZES:
+        with pytest.raises(ValueNotStorable, match=REFUSED) if is_refused else contextlib.nullcontext():
+            await database.run(lambda size=size: database.store.start([_of_size(size)]))
+        with pytest.raises(ValueNotStorable, match=REFUSED) if is_refused else contextlib.nullcontext():
+            database.run_blocking(lambda size=size: database.store.start([_of_size(size)]))
+    database.close_blocking()
+    await database.close()
+    if isinstance(target, AsyncEngine):
+        await target.dispose()
+
+
+@pytest.mark.parametrize("road", ["PyMySQL", "asyncmy", "Session"])
+async def test_an_input_that_the_server_takes_not_at_once_is_refused_in_a_callers_transaction(
+    frugal: str, road: str
+) -> None:
     database = open_database(frugal)
     await database.migrate()
 
-    for size, is_refused in ((900_000, False), (2_000_000, True)):
-        run = new_run(f"r{size}", input='"' + "x" * size + '"')
-        with pytest.raises(ValueNotStorable, match="max_allowed_packet") if is_refused else contextlib.nullcontext():
-            await database.run(lambda run=run: database.store.start([run]))
+    async with ROADS[road](frugal) as caller, caller.transaction() as tx:
+        await caller.insert(tx, "o-1")
+        for size, is_refused in SIZES:
+            with pytest.raises(ValueNotStorable, match=REFUSED) if is_refused else contextlib.nullcontext():
+                await database.join(tx, lambda size=size: database.store.start([_of_size(size)]))
+
+    assert Tables(frugal)("select id from orders") == [("o-1",)]
+    assert Tables(frugal)("select id from {runs}") == [("r900000",)]
     await database.close()
+
+
+async def test_a_result_that_the_server_takes_not_at_once_fails_its_step_for_good(frugal: str) -> None:
+    """As one does that cannot be written as text: another attempt would give the same."""
+    attempts: list[str] = []
+
+    @workflow("big")
+    async def big(ctx: Context, way: str) -> str:
+        def make(s: StepContext) -> str:
+            attempts.append(way)
+            return "x" * 2_000_000
+
+        if way == "step":
+            await ctx.step("make", make)
+        if way == "transaction":
+            await ctx.transaction("make", lambda tx, s: make(s))
+        return "x" * 2_000_000
+
+    async with Outlast(frugal, workflows=[big]) as app:
+        for way in ("step", "transaction", "output"):
+            with pytest.raises(RunFailed, match=r"cannot be stored: .* max_allowed_packet = 1,048,576 .* Store less"):
+                await app.start_and_wait(big, way, id=way, wait="20s")
+    assert attempts == ["step", "transaction"]
+
+
+def test_a_server_that_takes_too_little_at_once_is_refused() -> None:
+    op = MySQL().most_at_once()
+    next(op)
+
+    with pytest.raises(DatabaseUnavailable, match="at most max_allowed_packet = 65,536 bytes"):
+        op.send(Result([(65_536,)]))
 
 
 async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_takes(frugal: str) -> None:

@@ -110,5 +110,8 @@ def _a_run_goes_through(database: SqlDatabase) -> None:
     assert do(lambda store: store.send([NewSignal("T", "T", "d", AWKWARD)]))[0].woken == 1
     (again,) = do(lambda store: store.claim(request)).runs
 
+    assert again.records is not None
     assert (again.input, again.records[0].payload, again.signals[0].payload) == (AWKWARD, AWKWARD, AWKWARD)
-    assert do(lambda store: store.get(RunId("r"), journal=False)).run.output == AWKWARD
+    ended = do(lambda store: store.get(RunId("r"), journal=False))
+    assert ended is not None
+    assert ended.run.output == AWKWARD
