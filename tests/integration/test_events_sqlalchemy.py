@@ -240,6 +240,8 @@ async def test_a_rolled_back_savepoint_takes_what_was_recorded_in_it(shared_data
             session.add(Order.place("undone"))
             session.flush()
             quiet.record(OrderPlaced("within"))
+            with session.begin_nested():
+                session.add(Order.place("undone with it"))
             raise Undone
         with session.begin_nested():
             session.add(Order.place("inner"))

@@ -16,6 +16,7 @@ from sqlalchemy.util import await_only
 
 from outlast.app import Outlast
 from outlast.errors import InvalidArgument, WrongColour
+from outlast.stores.databases.kinds.session_commits import is_within
 
 T = TypeVar("T")
 Pull: TypeAlias = Callable[[Any], Iterable[object]]
@@ -90,7 +91,7 @@ class _Recorded:
     def _rolled_back(self, session: Session, ended: SessionTransaction) -> None:
         self._collect(session, session.identity_map.values(), ended)
         mine = self._on(session)
-        mine.waiting = [one for one in mine.waiting if not _is_within(one[0], ended)]
+        mine.waiting = [one for one in mine.waiting if not is_within(one[0], ended)]
 
     def _ended(self, session: Session, ended: SessionTransaction) -> None:
         if ended.parent is None:
@@ -152,13 +153,6 @@ class _OnSession:
 
 def _innermost(session: Session) -> SessionTransaction | None:
     return session.get_nested_transaction() or session.get_transaction()
-
-
-def _is_within(transaction: SessionTransaction, outer: SessionTransaction) -> bool:
-    inner: SessionTransaction | None = transaction
-    while inner is not None and inner is not outer:
-        inner = inner.parent
-    return inner is outer
 
 
 def _target(sessions: Any) -> Any:  # noqa: ANN401  whatever has sessions

@@ -33,6 +33,14 @@ def after_session_commit(tx: object, action: Action) -> bool:
     return True
 
 
+def is_within(transaction: SessionTransaction, outer: SessionTransaction) -> bool:
+    """Tell whether a transaction of a session is this one, or a savepoint somewhere inside of it."""
+    inner: SessionTransaction | None = transaction
+    while inner is not None and inner is not outer:
+        inner = inner.parent
+    return inner is outer
+
+
 def _waiting(session: Session) -> list[tuple[SessionTransaction, Action]]:
     waiting: list[tuple[SessionTransaction, Action]] = session.info[_WAITING]
     return waiting
@@ -47,20 +55,13 @@ def _committed(session: Session) -> None:
 
 
 def _rolled_back(session: Session, ended: SessionTransaction) -> None:
-    session.info[_WAITING] = [one for one in _waiting(session) if not _is_within(one[0], ended)]
+    session.info[_WAITING] = [one for one in _waiting(session) if not is_within(one[0], ended)]
 
 
 def _ended(session: Session, ended: SessionTransaction) -> None:
     # A session that is closed with a transaction open says neither of the two.
     if ended.parent is None:
         session.info[_WAITING] = []
-
-
-def _is_within(transaction: SessionTransaction, outer: SessionTransaction) -> bool:
-    inner: SessionTransaction | None = transaction
-    while inner is not None and inner is not outer:
-        inner = inner.parent
-    return inner is outer
 
 
 def _session(tx: object) -> Session | None:
