@@ -191,7 +191,8 @@ class Outlast(Publisher):
 
     async def schema_version(self) -> tuple[int, int]:
         """Return which version the tables have (0: there are none), and which one this code needs; an older one needs
-        `migrate`. Raises DatabaseUnavailable, and SchemaConflict for tables of that name that are not ours."""
+        `migrate`. Makes nothing, not even an SQLite file. Raises DatabaseUnavailable, and SchemaConflict for tables of that
+        name that are not ours."""
         return await self._database.schema_version()
 
     async def migration_statements(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from outlast import Outlast
 from outlast.cli.commands import commands
-from outlast.cli.schema import BEHIND
+from outlast.cli.schema import BEHIND, same_place
 from support.callers import blocking_engine
 
 pytestmark = pytest.mark.every_database
@@ -34,7 +35,41 @@ def test_the_tables_are_missing_then_made_then_up_to_date(shared_database_url: s
     found = run("status", OUTLAST_URL=shared_database_url)
     assert found.exit_code == 0
     assert "up to date" in found.output
-    assert run("sql", "--url", shared_database_url).output == ""
+    nothing = run("sql", "--url", shared_database_url)
+    assert (nothing.stdout, nothing.stderr) == ("", "The tables are up to date: there is nothing to do.\n")
+
+
+def test_looking_at_a_file_that_is_not_there_does_not_make_it(tmp_path: Path) -> None:
+    """A name that was mistyped left an empty database behind, and whoever looked next found one."""
+    url = f"sqlite:///{tmp_path}/typo.db"
+
+    looked = run("status", "--url", url, COLUMNS="300")
+    printed = run("sql", "--url", url)
+
+    assert list(tmp_path.iterdir()) == []
+    assert looked.exit_code == BEHIND
+    assert "there is no such file" in looked.stdout
+    assert "CREATE TABLE" in printed.stdout.upper()
+
+
+@pytest.mark.parametrize("options", [(), ("--schema", "other")])
+def test_what_status_names_can_be_run_as_it_stands(tmp_path: Path, options: tuple[str, ...]) -> None:
+    url = f"sqlite:///{tmp_path}/my shop.db"
+    looked = run("status", "--url", url, *options)
+    (named,) = (line for line in looked.stdout.splitlines() if "outlast migrate" in line)
+
+    assert run(*shlex.split(named.partition(": outlast ")[2])).exit_code == 0
+
+    assert run("status", "--url", url, *options).exit_code == 0
+
+
+def test_what_status_names_shows_no_password_and_names_what_was_named() -> None:
+    assert same_place(None, "postgresql://ada:secret@host/shop", "outlast") == " --url 'postgresql://ada:***@host/shop'"
+    assert same_place("shop.main:app", None, "outlast") == " shop.main:app"
+
+
+def test_a_database_of_the_environment_is_not_named_again(tmp_path: Path) -> None:
+    assert "outlast migrate\n" in run("status", OUTLAST_URL=f"sqlite:///{tmp_path}/shop.db").stdout
 
 
 def test_the_printed_statements_make_what_migrate_makes(shared_database_url: str) -> None:
@@ -42,7 +77,7 @@ def test_the_printed_statements_make_what_migrate_makes(shared_database_url: str
     assert printed.exit_code == 0
     engine = blocking_engine(shared_database_url)
     with engine.begin() as connection:
-        for statement in printed.output.split(";\n\n"):
+        for statement in printed.stdout.split(";\n\n"):
             if statement.strip():
                 connection.exec_driver_sql(
                     statement.replace("%", "%%") if engine.dialect.name != "sqlite" else statement
@@ -59,10 +94,10 @@ def test_the_printed_statements_make_what_migrate_makes(shared_database_url: str
 def test_statements_are_printed_without_a_database_too(kind: str) -> None:
     printed = run("sql", "--dialect", kind)
     assert printed.exit_code == 0
-    statements = [statement.strip().lower() for statement in printed.output.split(";\n\n")]
+    statements = [statement.strip().lower() for statement in printed.stdout.split(";\n\n")]
     assert [name for name in TABLES if not any(_makes(statement, name) for statement in statements)] == []
     assert sum("migrations (version" in statement for statement in statements) == 1
-    assert run("sql", "--dialect", kind, "--since", "1").output == ""
+    assert run("sql", "--dialect", kind, "--since", "1").stdout == ""
 
 
 def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:

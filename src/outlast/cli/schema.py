@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +15,7 @@ from sqlalchemy import make_url
 from outlast.app import Outlast
 from outlast.cli.loading import NotFound, load_app
 from outlast.cli.telling import errors_told, say, table
+from outlast.stores.databases.urls import SQLiteTarget, parse_url
 from outlast.stores.migrations.script import KINDS, script
 
 BEHIND = 3
@@ -41,10 +45,15 @@ def status(target: Target = None, url: Url = None, schema: Schema = "outlast") -
     with errors_told(), closing(_app(target, url, schema).blocking) as client:
         found, needed = client.schema_version()
     place = target or make_url(url or "").render_as_string(hide_password=True)
-    stands = "missing" if found == 0 else "older" if found < needed else "newer" if found > needed else "up to date"
+    missing = "missing: there is no such file" if target is None and _is_absent(url or "") else "missing"
+    stands = missing if found == 0 else "older" if found < needed else "newer" if found > needed else "up to date"
     table("Tables of outlast", {"where": place, "expected": needed, "found": found or "none", "state": stands})
     if found < needed:
-        say("Bring them up to date with: outlast migrate (or see what that would do: outlast sql)")
+        same = same_place(target, url, schema)
+        say(f"Bring them up to date with: outlast migrate{same}")
+        say(f"See what that would do with: outlast sql{same}")
+        if "***" in same:
+            say("Put the password where *** stands, or pass the database as OUTLAST_URL.")
         raise typer.Exit(BEHIND)
 
 
@@ -66,8 +75,24 @@ def sql(
             statements = script(kind, schema, since=since)
         else:
             raise NotFound(f"There is no dialect {kind!r}; there are {', '.join(KINDS)}.")
+    if not statements:
+        say("The tables are up to date: there is nothing to do.", err=True)
     for statement in statements:
         sys.stdout.write(f"{statement};\n\n")
+
+
+def same_place(target: str | None, url: str | None, schema: str) -> str:
+    """Return the arguments that name the same tables once more, as they are written in a shell; without a password."""
+    if target is not None:
+        return f" {shlex.quote(target)}"
+    shown = make_url(url or "").render_as_string(hide_password=True)
+    arguments = "" if os.environ.get("OUTLAST_URL") == url else f" --url {shlex.quote(shown)}"
+    return arguments if schema == "outlast" else f"{arguments} --schema {shlex.quote(schema)}"
+
+
+def _is_absent(url: str) -> bool:
+    found = parse_url(url)
+    return isinstance(found, SQLiteTarget) and found.path is not None and not Path(found.path).exists()
 
 
 def _app(target: str | None, url: str | None, schema: str) -> Outlast:

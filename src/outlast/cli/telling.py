@@ -24,9 +24,9 @@ def errors_told() -> Generator[None, None, None]:
         raise typer.Exit(1) from error
 
 
-def say(text: str) -> None:
-    """Say one line."""
-    typer.echo(text)
+def say(text: str, *, err: bool = False) -> None:
+    """Say one line; about the output, beside it."""
+    typer.echo(text, err=err)
 
 
 def table(title: str, rows: Mapping[str, object]) -> None:

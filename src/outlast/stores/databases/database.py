@@ -49,9 +49,11 @@ class SqlDatabase:
         is_lasting: bool = True,
         own: OwnTransactions | None = None,
         can_write: Callable[[], bool] | None = None,
+        is_absent: Callable[[], bool] | None = None,
     ) -> None:
         """`own` begins transactions over connections of ours, on the roads that have them. `can_write` tells, where there
-        can be one writer alone, whether nobody writes now."""
+        can be one writer alone, whether nobody writes now. `is_absent` tells, where connecting would make the database,
+        whether there is none yet."""
         self._basis = basis
         self._store = _store(basis)
         self._road = road
@@ -65,6 +67,7 @@ class SqlDatabase:
         self._has_told_of_reading = False
         self._own = own
         self._can_write = can_write
+        self._is_absent = is_absent
         self._most: int | None = None
 
     @property
@@ -176,6 +179,8 @@ class SqlDatabase:
         return applied
 
     async def schema_version(self) -> tuple[int, int]:
+        if self._is_absent is not None and self._is_absent():
+            return 0, LATEST
         await self.run(self._basis.dialect.check_server)
         return await self.run(lambda: found_version(self._basis, span="read")), LATEST
 
@@ -183,6 +188,8 @@ class SqlDatabase:
         return script(self._basis.dialect.name, self._basis.tables.name, since=since)
 
     def schema_version_blocking(self) -> tuple[int, int]:
+        if self._is_absent is not None and self._is_absent():
+            return 0, LATEST
         self.run_blocking(self._basis.dialect.check_server)
         return self.run_blocking(lambda: found_version(self._basis, span="read")), LATEST
 

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeVar
 
 from outlast.errors import DatabaseUnavailable
@@ -73,6 +74,13 @@ class SQLiteFile:
         except sqlite3.OperationalError:
             return False
         return True
+
+    def is_absent(self) -> bool:
+        """Tell whether a connection would make the file. Where it could not, connecting says why."""
+        if self.path is None:
+            return False
+        place = Path(self.path).absolute()
+        return not place.exists() and place.parent.is_dir()
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
@@ -185,6 +193,7 @@ def sqlite_database(path: str | None, *, prefix: str, clock: Clock | None) -> Sq
             is_lasting=path is not None,
             own=FileTransactions(file),
             can_write=file.can_write,
+            is_absent=file.is_absent,
         )
 
     return over(SQLiteFile(path), closes=True)
