@@ -70,6 +70,8 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     """Call it when the run was asked to stop while this attempt runs: it sets `StepContext.stop_requested`."""
 
     is_transactional: bool = False
+    attempts: int = 1
+    """How many there may be, this one included."""
 
 
 @dataclass(frozen=True, slots=True)

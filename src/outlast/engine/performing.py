@@ -194,6 +194,7 @@ class Performing:
             on_cancel=action.on_cancel,
             stop_flag=context.request_stop,
             is_transactional=action.is_transactional,
+            attempts=action.policy.attempts,
         )
 
     # What has been done.

@@ -23,3 +23,11 @@ def to_instant(value: datetime, *, what: str) -> int:
             f"{what} must be an aware datetime, such as datetime(2026, 1, 1, tzinfo=UTC); {value!r} has no time zone."
         )
     return (value - _EPOCH) // _MICROSECOND
+
+
+def shown_time(at: int) -> str:
+    """Return a time for people to read, to the second, in UTC. Never raises."""
+    try:
+        return f"{to_datetime(at).replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} UTC"
+    except OverflowError:
+        return "a time after the year 9999"

@@ -23,13 +23,13 @@ from outlast.worker.drivable import Drivable
 from outlast.worker.flusher import Staged, Writer
 from outlast.worker.granting import NO_GRANTS, Asking, Grant, Grants
 from outlast.worker.steps import Attempt, Ending, GivenBack, Raised, Recorded, Returned
+from outlast.worker.telling import attempt_failed, run_ended
 from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
 
 _EFFECTS: Final = frozenset({Kind.STEP, Kind.COMPENSATION})
 _UNWRITABLE_PAUSE: Final = 30.0
-_LEVELS: Final = {Status.CANCELLED: logging.INFO, Status.COMPENSATION_FAILED: logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,8 @@ class Turn:
             self._disarm()
             self._drop_attempts()
         if self._is_over:
-            if not lost:
-                self._log_end()
+            if not lost and isinstance(self.state, Finished) and self.state.failure is not None:
+                run_ended(self.id, self.state.status, self.state.failure)
             self._host.ended(self, lost=lost, ready=ready)
             return
         self._start(self._covered)
@@ -229,9 +229,11 @@ class Turn:
 
     # Driving.
 
-    def _advance(self) -> None:
+    def _advance(self, raised: tuple[StepCall, BaseException] | None = None) -> None:
         """Hand the code all that can be handed to it, then do what it asks for."""
         if self._is_over or self._grants.current is not None:
+            if raised is not None:
+                attempt_failed(self.id, *raised, ())
             return
         self._place.driving = self.id
         try:
@@ -248,6 +250,8 @@ class Turn:
             self._records += progress.records
             if self._attempts and any(record.kind is Kind.STOP for record in progress.records):
                 self._tell_attempts()
+        if raised is not None:
+            attempt_failed(self.id, *raised, progress.records)
         state = progress.state
         if isinstance(state, Held):
             self._cannot_go_on(state.failure)
@@ -290,6 +294,7 @@ class Turn:
 
     def _hear(self, call: StepCall, ending: Ending) -> None:
         del self._attempts[call.name]
+        raised: BaseException | None = None
         try:
             match ending:
                 case Returned(value):
@@ -300,10 +305,8 @@ class Turn:
                     self._lapses = 0
                     self.execution.step_recorded(call)
                 case Raised(error):
-                    logger.info(
-                        "Attempt %d of step %r of run %r failed.", call.attempt, call.name, self.id, exc_info=error
-                    )
                     self.execution.step_raised(call, error)
+                    raised = error
                 case GivenBack():
                     self.execution.step_given_back(call)
                     self.settle()
@@ -311,7 +314,7 @@ class Turn:
         except Exception as broken:
             self._break(broken)
         else:
-            self._advance()
+            self._advance(None if raised is None else (call, raised))
 
     def _settles(self, attempt: Asking, value: object) -> None:
         """A transactional step's function has returned `value`: let it write that and commit, when its turn comes."""
@@ -347,13 +350,6 @@ class Turn:
         while grants.late and grants.current is None:
             self._hear(*grants.late.popleft())
         self._give_grant()
-
-    def _log_end(self) -> None:
-        """Say that a run ended otherwise than by completing: somebody may have to look."""
-        if isinstance(self.state, Finished) and self.state.failure is not None:
-            status, failure = self.state.status, self.state.failure
-            parts = "; ".join(map(str, (failure, *failure.inner)))
-            logger.log(_LEVELS.get(status, logging.WARNING), "Run %r ended as %s: %s", self.id, status, parts)
 
     def _tell_attempts(self) -> None:
         for attempt in list(self._attempts.values()):

@@ -1,0 +1,80 @@
+"""Where in the application's code something failed, read from the text of a traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from outlast.errors import Failure
+
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)(?:\n    (.+))?', re.MULTILINE)
+# A traceback may be of another machine, so a file is known by the end of its path: ours by its room.
+_OURS: Final = re.compile(
+    r"[/\\]outlast[/\\](?:app\.py|(?:cli|client|engine|events|integrations|model|ports|serving|stores|testing|worker)[/\\])"
+)
+_INSTALLED: Final = re.compile(
+    r"^<|[/\\]lib[/\\]python\d|[/\\](?:site|dist)-packages[/\\]|[/\\]Lib[/\\]", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of code; `code` is its text, empty where the source was not there."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def shown(self) -> str:
+        """The way Python shows it, which editors and terminals make a link of."""
+        code = f"\n    {self.code}" if self.code else ""
+        return f'  File "{self.file}", line {self.line}, in {self.function}{code}'
+
+
+def places(failure: Failure) -> tuple[Place, ...]:
+    """Return the frames of the application in a failure's own traceback, the last one last. Frames of what is installed
+    stand in for them where there are no others (an application may be installed too), frames of outlast never do."""
+    found = [
+        Place(file, int(line), function, (code or "").strip())
+        for file, line, function, code in _FRAME.findall(failure.traceback)
+        if not _OURS.search(file)
+    ]
+    return tuple([place for place in found if not _INSTALLED.search(place.file)] or found)
+
+
+def origin(failure: Failure) -> Place | None:
+    """Return where a failure came from: of a step that gave up, the line in the step."""
+    for part in (*_told_already(failure), failure):
+        if found := places(part):
+            return found[-1]
+    return None
+
+
+def in_one_line(failure: Failure) -> str:
+    """Return each reason of a failure once, with the place in the code that it came from."""
+    parts = [failure, *(part for part in failure.inner if not _is_told_by(failure, part))]
+    return "; ".join(f"{part} ({where})" if (where := origin(part)) else str(part) for part in parts)
+
+
+def note(failure: Failure) -> str | None:
+    """Return what to tell of the places of a failure and of what it came from, a few lines; None when nothing is known."""
+    lines = [place.shown for part in (failure, *failure.inner) for place in places(part)[-1:]]
+    if not lines:
+        return None
+    return "\n".join(["Where it came from, in the application's code:", *dict.fromkeys(lines)])
+
+
+def _told_already(failure: Failure) -> Iterator[Failure]:
+    return (part for part in failure.inner if _is_told_by(failure, part))
+
+
+def _is_told_by(failure: Failure, part: Failure) -> bool:
+    """Say whether a failure's message ends with its reason, as that of a step that gave up does."""
+    return failure.message.endswith(str(part))

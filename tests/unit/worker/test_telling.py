@@ -1,0 +1,124 @@
+"""What a turn says in the log of what failed."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import pytest
+
+from outlast.engine.decision import Finished, StepCall
+from outlast.errors import Failure
+from outlast.model.failures import encode_failure, failure_of
+from outlast.model.journal import Kind, Phase, Record
+from outlast.model.run import Status
+from outlast.worker.steps import Raised
+from support.turn_desk import Desk
+from support.worker_fakes import PARKED, FakeStep, progress
+
+AT = 1_780_000_000_000_000
+
+
+def _nope() -> KeyError:
+    try:
+        raise KeyError("nope")
+    except KeyError as error:
+        return error
+
+
+def _place(error: BaseException) -> str:
+    assert error.__traceback__ is not None
+    return f"{__file__}:{error.__traceback__.tb_lineno}"
+
+
+def _call() -> StepCall:
+    return msgspec.structs.replace(FakeStep("x").call(), attempts=3)
+
+
+def _recorded(error: BaseException, phase: Phase, due_at: int | None = None) -> Record:
+    return Record(0, Kind.STEP, phase, "x", 1, due_at, encode_failure(failure_of(error)))
+
+
+def _fail(error: BaseException, *records: Record) -> None:
+    """Have the first of three attempts fail, which leaves these records."""
+    desk = Desk(progress(calls=[_call()]))
+    desk.execution.will(progress(PARKED, records=records))
+    desk.place.steps.attempts.pop("x").end(Raised(error))
+
+
+def test_a_step_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A newcomer's step failed and was tried again in silence, for as long as its delays took."""
+    caplog.set_level(logging.INFO)
+    error = _nope()
+
+    _fail(error, _recorded(error, Phase.RETRY, AT))
+
+    (told,) = caplog.records
+    assert told.levelno == logging.WARNING
+    assert told.exc_info is None
+    assert told.getMessage() == (
+        f"Attempt 1 of 3 of step 'x' of run 'r1' failed: KeyError: 'nope' ({_place(error)}); "
+        "next attempt at 2026-05-28 20:26:40 UTC"
+    )
+
+
+def test_a_step_that_gave_up_is_no_warning_before_its_run_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    error = _nope()
+
+    _fail(error, _recorded(error, Phase.FAILED))
+
+    (told,) = caplog.records
+    assert told.levelno == logging.INFO
+    assert told.getMessage() == f"Attempt 1 of 3 of step 'x' of run 'r1' failed: KeyError: 'nope' ({_place(error)})"
+
+
+def test_an_attempt_whose_outcome_is_not_recorded_yet_is_told_of_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    _fail(_nope())
+
+    assert "Attempt 1 of 3 of step 'x' of run 'r1' failed: KeyError: 'nope'" in caplog.text
+
+
+def test_the_traceback_is_there_for_who_asks_for_everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    error = _nope()
+
+    _fail(error, _recorded(error, Phase.RETRY, AT))
+
+    assert 'raise KeyError("nope")' in caplog.text
+
+
+def test_a_run_that_ended_says_where_in_the_code_and_no_reason_twice(caplog: pytest.LogCaptureFixture) -> None:
+    error = _nope()
+    cause = failure_of(error)
+    failure = Failure(
+        type="outlast.errors.StepFailed", message=f"Step 'x' gave up after 3 attempts: {cause}", inner=(cause,)
+    )
+
+    Desk(progress(Finished(Status.FAILED, None, failure))).flush()
+
+    (told,) = caplog.messages
+    assert told == (
+        "Run 'r1' ended as failed: outlast.errors.StepFailed: Step 'x' gave up after 3 attempts: KeyError: 'nope' "
+        f"({_place(error)})"
+    )
+
+
+@pytest.mark.parametrize(
+    "status, level",
+    [
+        (Status.FAILED, logging.WARNING),
+        (Status.CANCELLED, logging.INFO),
+        (Status.COMPENSATION_FAILED, logging.ERROR),
+    ],
+)
+def test_how_a_run_ended_says_how_loud_it_is(status: Status, level: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    Desk(progress(Finished(status, None, Failure(type="x", message="m")))).flush()
+
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (level, f"Run 'r1' ended as {status}: x: m")
+    ]
