@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -12,14 +11,14 @@ import pytest
 from sqlalchemy import make_url
 
 from outlast import Context, DatabaseUnavailable, Outlast, Signal, StepContext, WorkerOptions, step, workflow
-from outlast.stores.databases.database import SqlDatabase
+from outlast.stores.databases import database
 from outlast.worker import claiming, flusher
+from support.fix_servers import Breakable, Link
 from support.nursery import Nursery
 from support.probing import Tables, until_awaited
 from support.programs import fleet
 from support.programs.ledger import Ledger
-from support.tcp_proxy import TcpProxy
-from tools.postgres import PrivatePostgres
+from tools.mysql import PrivateMySQL
 
 calls: Counter[str] = Counter()
 go_on = Signal("go on", int)
@@ -64,49 +63,38 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "_PATIENCE", 0.3)
 
 
-@pytest.fixture
-def broken_url(breakable_postgres: PrivatePostgres) -> Iterator[str]:
-    url = breakable_postgres.create_database()
-    yield url
-    breakable_postgres.resume()
-    breakable_postgres.start()
-    breakable_postgres.drop_database(url)
-
-
 async def test_without_a_server_opening_fails_in_time_and_can_be_tried_again(
-    postgres_url: str, postgres_proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+    link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = Outlast(postgres_proxy.url(postgres_url), workflows=[counting], worker=OPTIONS)
-    postgres_proxy.refuse()
+    app = Outlast(link.url, workflows=[counting], worker=OPTIONS)
+    link.proxy.refuse()
 
     with monkeypatch.context() as brief:
-        brief.setitem(SqlDatabase.run.__kwdefaults__ or {}, "patience", 0.3)
+        brief.setattr(database, "_PATIENCE", 0.3)
         with pytest.raises(DatabaseUnavailable, match="could not be reached"):
             await app.__aenter__()
 
-    postgres_proxy.let_through()
+    link.proxy.let_through()
     async with app:
         assert await app.start_and_wait(counting, 1) == 3
 
 
-async def test_opening_waits_for_a_server_that_is_starting(
-    breakable_postgres: PrivatePostgres, broken_url: str
-) -> None:
-    breakable_postgres.stop()
-    app = Outlast(broken_url, workflows=[counting], worker=OPTIONS)
+async def test_opening_waits_for_a_server_that_is_starting(breakable: Breakable) -> None:
+    breakable.server.stop()
+    app = Outlast(breakable.url, workflows=[counting], worker=OPTIONS)
     opening = asyncio.create_task(app.__aenter__())
 
-    await asyncio.to_thread(breakable_postgres.start)
+    await asyncio.to_thread(breakable.server.start)
 
     await opening
     assert await app.start_and_wait(counting, 1) == 3
     await app.close()
 
 
-async def test_work_goes_on_through_crashes_of_the_server(breakable_postgres: PrivatePostgres, broken_url: str) -> None:
+async def test_work_goes_on_through_crashes_of_the_server(breakable: Breakable) -> None:
     """Three crashes while eighty runs are started, work and are signalled. The process lives and keeps its lease, so no
     step is done twice, and what it was told was started is there."""
-    async with Outlast(broken_url, workflows=[counting, waiting], worker=OPTIONS) as app:
+    async with Outlast(breakable.url, workflows=[counting, waiting], worker=OPTIONS) as app:
         patient = await app.start_many(waiting, range(20))
 
         async def start(number: int) -> int:
@@ -117,7 +105,7 @@ async def test_work_goes_on_through_crashes_of_the_server(breakable_postgres: Pr
         async def crash() -> None:
             for progress in (20, 90, 160):
                 await until_awaited(lambda least=progress: _is(len(calls) >= least), f"{progress} steps")
-                await asyncio.to_thread(breakable_postgres.restart, immediate=True)
+                await asyncio.to_thread(breakable.restart)
 
         crashing = asyncio.create_task(crash())
         results = await asyncio.gather(*(start(number) for number in range(60)))
@@ -130,24 +118,24 @@ async def test_work_goes_on_through_crashes_of_the_server(breakable_postgres: Pr
     assert set(calls.values()) == {1}
     assert len(calls) == 180
     rows = await asyncio.to_thread(
-        Tables(broken_url), "select status, owner, lapses, count(*) from {runs} group by 1, 2, 3"
+        Tables(breakable.url), "select status, owner, lapses, count(*) from {runs} group by 1, 2, 3"
     )
     assert rows == [("completed", None, 0, 80)]
 
 
 async def test_orphans_are_found_though_the_server_crashes_in_the_sweep(
-    breakable_postgres: PrivatePostgres, broken_url: str, nursery: Nursery, tmp_path: Path
+    breakable: Breakable, nursery: Nursery, tmp_path: Path
 ) -> None:
     """An error in the sweep was logged, and the runs it was about were forgotten for good."""
     ledger = str(tmp_path / "ledger")
-    dead = nursery.start(fleet.hold, database=broken_url, ledger=ledger, count=50)
+    dead = nursery.start(fleet.hold, database=breakable.url, ledger=ledger, count=50)
     dead.wait_for("holds 50")
     dead.kill()
-    tables = Tables(broken_url)
+    tables = Tables(breakable.url)
     tables.end_leases()
 
-    async with fleet.app_for(broken_url, ledger) as app:
-        await asyncio.to_thread(breakable_postgres.restart, immediate=True)
+    async with fleet.app_for(breakable.url, ledger) as app:
+        await asyncio.to_thread(breakable.restart)
         for number in range(50):
             assert await app.result(fleet.run_id(number), timeout="30s") == number
 
@@ -157,19 +145,19 @@ async def test_orphans_are_found_though_the_server_crashes_in_the_sweep(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_frozen_server_costs_no_step_when_it_thaws(
-    breakable_postgres: PrivatePostgres, broken_url: str, caplog: pytest.LogCaptureFixture
+    breakable: Breakable, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing answers and nothing breaks. What lay in the server's buffers is done when it goes on, beside what was sent
     once more meanwhile."""
-    async with Outlast(broken_url, workflows=[counting], worker=OPTIONS) as app:
+    async with Outlast(breakable.url, workflows=[counting], worker=OPTIONS) as app:
         for _ in range(3):
             calls.clear()
             caplog.clear()
             starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
             await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
-            breakable_postgres.pause()
+            breakable.server.pause()
             await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
-            breakable_postgres.resume()
+            breakable.server.resume()
 
             assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
             assert set(calls.values()) == {1}
@@ -177,19 +165,17 @@ async def test_a_frozen_server_costs_no_step_when_it_thaws(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_stalled_link_costs_no_step_when_it_moves_again(
-    postgres_url: str, postgres_proxy: TcpProxy, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stalled_link_costs_no_step_when_it_moves_again(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     """As packets that are lost on the way and arrive in the end, on links that were given up."""
-    async with Outlast(postgres_proxy.url(postgres_url), workflows=[counting], worker=OPTIONS) as app:
+    async with Outlast(link.url, workflows=[counting], worker=OPTIONS) as app:
         for _ in range(3):
             calls.clear()
             caplog.clear()
             starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
             await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
-            postgres_proxy.stall()
+            link.proxy.stall()
             await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
-            postgres_proxy.let_through()
+            link.proxy.let_through()
 
             assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
             assert set(calls.values()) == {1}
@@ -226,5 +212,31 @@ async def test_a_database_that_is_read_only_for_a_while_holds_no_run(
 
         assert await asyncio.gather(*starting) == [3 * number for number in range(60)]
     await admin.close()
+    assert "is held" not in caplog.text
+    assert set(calls.values()) == {1}
+
+
+@pytest.mark.parametrize("breakable", ["mysql", "mariadb"], indirect=True)
+async def test_a_primary_that_is_a_replica_for_a_while_holds_no_run(
+    breakable: Breakable, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same there: the server itself is told to be read-only, and holds to that for whoever is no administrator."""
+    monkeypatch.setattr(flusher, "_PATIENCE", 0.3)
+    monkeypatch.setattr(claiming, "_PATIENCE", 0.3)
+    server = breakable.server
+    assert isinstance(server, PrivateMySQL)
+    url = make_url(breakable.url)
+    server.execute("create user if not exists plain@'%' identified by 'plain'")
+    server.execute(f"grant all on {url.database}.* to plain@'%'")
+    mine = url.set(username="plain", password="plain").render_as_string(hide_password=False)
+
+    async with Outlast(mine, workflows=[counting], worker=OPTIONS) as app:
+        starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(60)]
+        await until_awaited(lambda: _is(len(calls) >= 20), "some steps")
+        await asyncio.to_thread(server.execute, "set global read_only = 1")
+        await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+        await asyncio.to_thread(server.execute, "set global read_only = 0")
+
+        assert await asyncio.gather(*starting) == [3 * number for number in range(60)]
     assert "is held" not in caplog.text
     assert set(calls.values()) == {1}
