@@ -20,6 +20,7 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.mysql import tls_context
 from outlast.stores.databases.opening import open_database
 from support.certificates import Authority
+from support.processes import StartProcess
 from support.project import ROOT
 from tools.mariadb import PrivateMariaDB
 from tools.mysql import PrivateMySQL
@@ -29,6 +30,7 @@ from tools.private_server import server_account
 AT_ONCE = 15
 """Seconds. Whoever waits for a database that is away waits for 30."""
 
+FORKING = Path(__file__).parent / "forking.py"
 PAGE = ROOT / "docs" / "how-to" / "tls.md"
 DRIVERS = ("asyncpg", "psycopg")
 Answer = Sequence[tuple[str, Any]]
@@ -274,6 +276,13 @@ def test_a_mysql_that_asks_for_tls_says_how_to_have_it(mysqlish_tls: PrivateMySQ
 def test_what_cannot_be_is_told_when_the_app_is_made(options: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
         tls_context({name: said.replace("{page}", str(PAGE)) for name, said in options.items()})
+
+
+def test_after_a_fork_each_goes_on_with_tls_of_its_own(url: str, start_process: StartProcess) -> None:
+    program = start_process(str(FORKING), f"{url}?sslmode=require")
+
+    assert program.wait() == 0, program.output
+    assert "child: 200 runs, parent: 200 runs" in program.output
 
 
 def test_the_program_of_the_page_runs(url: str, authorities: Authorities, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from outlast import Context, Outlast, Status, WorkerOptions, step, workflow
@@ -40,7 +40,7 @@ NEW = [greeting, greeting_twice, parting]
 
 
 @asynccontextmanager
-async def deployed(url: str, workflows: list[object]) -> AsyncGenerator[Outlast, None]:
+async def deployed(url: str, workflows: Sequence[object]) -> AsyncGenerator[Outlast, None]:
     async with Outlast(url, workflows=workflows, worker=WORKER) as app:
         yield app
 
