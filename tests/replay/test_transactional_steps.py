@@ -290,6 +290,14 @@ def test_what_cannot_be_one_is_refused_when_it_is_declared(what: Any) -> None:
         transactional_step(what)
 
 
+def test_a_function_without_a_parameter_for_its_transaction_is_refused_when_it_is_declared() -> None:
+    def takes_nothing() -> None: ...
+
+    unchecked: Any = transactional_step
+    with pytest.raises(DefinitionError, match="'takes_nothing' has no parameter for its transaction"):
+        unchecked(takes_nothing)
+
+
 def test_a_step_is_not_wrapped_in_another() -> None:
     @workflow("wrapped")
     async def wrapped(ctx: Context) -> None:

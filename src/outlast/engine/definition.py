@@ -7,7 +7,19 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_origin,
+    overload,
+)
 
 from outlast.engine import plain, signatures
 from outlast.engine.context import Context
@@ -270,6 +282,11 @@ def _check_context(what: str, code: Callable[..., Any], contexts: list[str], fir
     is_plain = not signatures.is_awaited(code)
     if contexts[1:] and contexts[1] in ("Context", "BlockingContext"):
         raise DefinitionError(f"{what} takes its context first: (ctx: {contexts[1]}, {first}); here it comes second.")
+    if _is_of_another_type(signatures.type_hints(code).get(first)):
+        takes = "BlockingContext" if is_plain else "Context"
+        raise DefinitionError(
+            f"{what} takes its context first: (ctx: {takes}, {first}: {contexts[0]}); this one takes no context."
+        )
     if contexts[0] == "Context" and is_plain:
         raise DefinitionError(
             f"{what} must be an `async def`; {signatures.name_of(code)} is not. As a plain `def` it takes a BlockingContext."
@@ -280,3 +297,11 @@ def _check_context(what: str, code: Callable[..., Any], contexts: list[str], fir
         )
     if is_plain:
         plain.check_installed(what)
+
+
+def _is_of_another_type(hint: object) -> bool:
+    """Whether a parameter that is annotated so can be no context. A protocol of the author's own may be one."""
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return False
+    return not any(issubclass(kind, context) or issubclass(context, kind) for context in (Context, BlockingContext))

@@ -198,6 +198,10 @@ def transactional_step(
         if isinstance(function, Step | TransactionalStep):
             raise DefinitionError(f"{function!r} is a step already.")
         given = step_name(function, name, "transactional_step")
+        if not signatures.positional(function):
+            raise DefinitionError(
+                f"Transactional step {given!r} has no parameter for its transaction, the session or connection."
+            )
         check_types(given, function, local)
         made = TransactionalStep[Any, Any, Any](
             StepDefinition(function, step_options(None, **options), local, leading=1), given

@@ -26,6 +26,7 @@ from outlast.engine.decision import StepCall
 from outlast.engine.performing import discard
 from outlast.errors import (
     DatabaseUnavailable,
+    DefinitionError,
     InvalidArgument,
     LeaseLost,
     NotATransaction,
@@ -173,6 +174,8 @@ class _TransactionAttempt(ThreadAttempt):
             value = self.call.invoke(tx)
             if inspect.isawaitable(value):
                 value = await value
+            elif not self.call.is_async:
+                raise self._plain(tx)
             answer: Future[Grant] = Future()
             self._settles(value, answer)
             grant = await asyncio.wrap_future(answer)
@@ -222,6 +225,14 @@ class _TransactionAttempt(ThreadAttempt):
         return NotATransaction(
             f"transactions= returned a {type(manager).__qualname__} for step {self.call.name!r}, which cannot be entered "
             f"with {how}."
+        )
+
+    def _plain(self, tx: object) -> DefinitionError:
+        """What it asked of the session would never be awaited, and so never be done, while the step counts as done."""
+        return DefinitionError(
+            f"Transactional step {self.call.name!r} is a plain function, but this app's transactions are awaited: of the "
+            f"{type(tx).__qualname__} it was given it can await nothing. Make it an `async def`, or give "
+            "Outlast(transactions=...) one that blocks, such as a sessionmaker."
         )
 
     # The turn's answer.

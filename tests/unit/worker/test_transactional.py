@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from outlast.errors import DatabaseUnavailable, InvalidArgument, LeaseLost, NotATransaction
+from outlast.errors import DatabaseUnavailable, DefinitionError, InvalidArgument, LeaseLost, NotATransaction
 from outlast.model.ids import RunId
 from outlast.ports.store import FlushOutcome
 from outlast.ports.transactions import Transactions
@@ -151,19 +151,29 @@ async def test_a_source_of_both_colours_is_entered_once_and_as_the_function_is_c
         assert b.log == ["begin", "mark tx", "pay in tx", "write in tx", "commit"]
 
 
-async def test_a_plain_function_is_given_a_transaction_that_is_awaited_where_there_is_no_other() -> None:
+async def test_a_plain_function_cannot_use_a_transaction_that_is_awaited() -> None:
+    """What it asked of an AsyncSession would not be done, and its step would be recorded as done all the same."""
+    with bench(is_blocking=True) as b:
+        # Of a function of the application's only a call tells.
+        for blocking in (None, b._awaiting):
+            b.gives(awaiting=b._awaiting, blocking=blocking)
+            await b.begin(b.call())
+
+            ending = await b.reports.get()
+            assert isinstance(ending, Raised)
+            assert isinstance(ending.error, DefinitionError)
+            assert "'pay' is a plain function, but this app's transactions are awaited" in str(ending.error)
+            assert b.log[-1] == "roll back"
+
+
+async def test_a_plain_function_may_give_what_is_to_be_awaited() -> None:
     with bench(is_blocking=True) as b:
         b.gives(awaiting=b._awaiting)
-        await b.begin(b.call())
+        await b.begin(b.call(lambda: asyncio.sleep(0, "paid")))
         await b.grant()
-        assert await b.reports.get() == RECORDED
 
-        # Of a function of the application's only a call tells.
-        b.gives(awaiting=b._awaiting, blocking=b._awaiting)
-        await b.begin(b.call(name="again"))
-        await b.grant()
         assert await b.reports.get() == RECORDED
-        assert b.log[-4:] == ["mark tx", "again in tx", "write in tx", "commit"]
+        assert b.log == ["begin", "mark tx", "pay in tx", "write in tx", "commit"]
 
 
 @both
