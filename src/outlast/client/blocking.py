@@ -119,11 +119,11 @@ class BlockingClient:
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         outcome = self._perform("start_and_wait", self._calls.start_alone(start))
         self._access.wake()
-        return self.result(outcome.id, timeout=wait)
+        return BlockingHandle[Any](self._result_of, outcome).result(timeout=wait)
 
     def result(self, id: str, *, timeout: Duration | None = None) -> Any:  # noqa: ANN401 -- only the run knows its type
         """See `Outlast.result`."""
-        return self._result_of(id_rules.run_id(id), None, timeout)
+        return self._result_of(id_rules.run_id(id), None, timeout, False)
 
     def handle(self, workflow: AnyWorkflow[Any, O] | AnyWorkflowAlone[O], id: str) -> BlockingKnownRun[O]:
         """See `Outlast.handle`."""
@@ -237,9 +237,9 @@ class BlockingClient:
         self._access.wake(tx)
         return written
 
-    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None, had_ended: bool) -> object:
         outcome = ending_blocking(run_id, self._look, self._access, wait_limit(timeout))
-        return self._calls.result(run_id, outcome, workflow)
+        return self._calls.result(run_id, outcome, workflow, had_ended=had_ended)
 
     def _look(self, run_id: RunId) -> Outcome | None:
         return self._perform("result", self._calls.look([run_id]))[0]

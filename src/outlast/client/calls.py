@@ -288,11 +288,14 @@ class Calls:
         """Return the name of a registered workflow. Raises UnknownWorkflow."""
         return self._catalog.find(_name_of(workflow), None).name
 
-    def result(self, run_id: RunId, outcome: Outcome, workflow: str | None = None) -> object:
-        """Return the output of a run that has ended, or raise why there is none; or that it is no run of `workflow`."""
+    def result(
+        self, run_id: RunId, outcome: Outcome, workflow: str | None = None, *, had_ended: bool = False
+    ) -> object:
+        """Return the output of a run that has ended, or raise why there is none; or that it is no run of `workflow`.
+        `had_ended`: it was started again, and nothing ran."""
         if workflow is not None and outcome.workflow != workflow:
             raise InvalidArgument(f"Run {run_id!r} is one of workflow {outcome.workflow!r}, not of {workflow!r}.")
-        return result_of(self._catalog, run_id, outcome)
+        return result_of(self._catalog, run_id, outcome, had_ended=had_ended)
 
 
 def wait_limit(timeout: Duration | None) -> timedelta | None:

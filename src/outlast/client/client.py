@@ -108,14 +108,16 @@ class Client:
         return KnownRun(self._result_of, id_rules.run_id(id), self._calls.known(workflow))
 
     async def result(self, id: str, *, timeout: Duration | None = None) -> object:
-        return await self._result_of(id_rules.run_id(id), None, timeout)
+        return await self._result_of(id_rules.run_id(id), None, timeout, False)
 
-    async def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+    async def _result_of(
+        self, run_id: RunId, workflow: str | None, timeout: Duration | None, had_ended: bool
+    ) -> object:
         limit = wait_limit(timeout)
         await self._access.ready("result")
         mine = self._on_loop()
         outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiters=mine.waiters)
-        return self._calls.result(run_id, outcome, workflow)
+        return self._calls.result(run_id, outcome, workflow, had_ended=had_ended)
 
     async def signal(
         self,

@@ -14,8 +14,10 @@ O_co = TypeVar("O_co", covariant=True)
 O = TypeVar("O")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
 
 
-Wait: TypeAlias = Callable[[RunId, str, Duration | None], Awaitable[object]]
-Block: TypeAlias = Callable[[RunId, str, Duration | None], object]
+Wait: TypeAlias = Callable[[RunId, str, Duration | None, bool], Awaitable[object]]
+"""Wait for the end of a run of that workflow; True: it had ended before it was started again."""
+Block: TypeAlias = Callable[[RunId, str, Duration | None, bool], object]
+"""The same, blocking."""
 
 
 class _Known:
@@ -61,6 +63,10 @@ class _Started(_Known):
         """The run's status at that moment."""
         return self._outcome.status
 
+    @property
+    def _had_ended(self) -> bool:
+        return not self._outcome.created and self._outcome.status.is_terminal
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.workflow!r} version {self.version}, {self.status})"
 
@@ -78,7 +84,7 @@ class KnownRun(_Known, Generic[O_co]):
     async def result(self, *, timeout: Duration | None = None) -> O_co:
         """Wait for the run's end and return its output; see `Outlast.result`. Raises InvalidArgument when the run is one of
         another workflow."""
-        return cast("O_co", await self._wait(self.id, self.workflow, timeout))
+        return cast("O_co", await self._wait(self.id, self.workflow, timeout, False))
 
 
 class BlockingKnownRun(_Known, Generic[O_co]):
@@ -94,7 +100,7 @@ class BlockingKnownRun(_Known, Generic[O_co]):
     def result(self, *, timeout: Duration | None = None) -> O_co:
         """Block until the run's end and return its output; see `Outlast.result`. Raises InvalidArgument when the run is one
         of another workflow."""
-        return cast("O_co", self._block(self.id, self.workflow, timeout))
+        return cast("O_co", self._block(self.id, self.workflow, timeout, False))
 
 
 class Handle(_Started, Generic[O_co]):
@@ -109,7 +115,7 @@ class Handle(_Started, Generic[O_co]):
 
     async def result(self, *, timeout: Duration | None = None) -> O_co:
         """Wait for the run's end and return its output; see `Outlast.result`."""
-        return cast("O_co", await self._wait(self.id, self.workflow, timeout))
+        return cast("O_co", await self._wait(self.id, self.workflow, timeout, self._had_ended))
 
 
 class BlockingHandle(_Started, Generic[O_co]):
@@ -124,7 +130,7 @@ class BlockingHandle(_Started, Generic[O_co]):
 
     def result(self, *, timeout: Duration | None = None) -> O_co:
         """Block until the run's end and return its output; see `Outlast.result`."""
-        return cast("O_co", self._block(self.id, self.workflow, timeout))
+        return cast("O_co", self._block(self.id, self.workflow, timeout, self._had_ended))
 
 
 Handles: TypeAlias = list[Handle[O]]

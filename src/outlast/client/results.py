@@ -9,16 +9,24 @@ from outlast.client.views import PLAIN
 from outlast.errors import CompensationFailed, Failure, RunCancelled, RunFailed, RunTerminated, RunTimedOut
 from outlast.model.failures import decode_failure, type_name
 from outlast.model.ids import RunId
+from outlast.model.origins import note
 from outlast.model.run import Status
+from outlast.model.times import shown_time
 from outlast.ports.store import Outcome
 
 _NO_REASON: Final = Failure(type="outlast.errors.RunFailed", message="no reason was recorded")
 
 
-def result_of(catalog: Catalog, run_id: RunId, outcome: Outcome) -> object:
-    """Return the output of a run that has ended, as its workflow's type where that is registered; or raise its failure."""
+def result_of(catalog: Catalog, run_id: RunId, outcome: Outcome, *, had_ended: bool) -> object:
+    """Return the output of a run that has ended, as its workflow's type where that is registered; or raise its failure,
+    which says that it is an old one when the run `had_ended` before it was started under the same id."""
     if outcome.status is not Status.COMPLETED:
-        raise _failed(run_id, outcome)
+        error = _failed(run_id, outcome)
+        if had_ended:
+            at = "" if outcome.finished_at is None else f" at {shown_time(outcome.finished_at)}"
+            hint = "nothing ran now. Start it under another id to run it again."
+            error.args = (f"{str(error).removesuffix('.')}. That was recorded{at}, before this start: {hint}",)
+        raise error
     workflow = catalog.get(outcome.workflow, outcome.version)
     shape = workflow.output_shape if workflow else PLAIN
     return None if outcome.output is None else shape.decode(outcome.output, f"The output of run {run_id!r}")
@@ -33,4 +41,7 @@ def _failed(run_id: RunId, outcome: Outcome) -> RunFailed:
         kind = RunTerminated if failure.type == type_name(RunTerminated) else RunCancelled
     elif failure.type == type_name(RunTimedOut):
         kind = RunTimedOut
-    return kind(run_id, outcome.status, failure)
+    error = kind(run_id, outcome.status, failure)
+    if (places := note(failure)) is not None:
+        error.add_note(places)
+    return error

@@ -29,5 +29,5 @@ def shown_time(at: int) -> str:
     """Return a time for people to read, to the second, in UTC. Never raises."""
     try:
         return f"{to_datetime(at).replace(tzinfo=None).isoformat(sep=' ', timespec='seconds')} UTC"
-    except OverflowError:
-        return "a time after the year 9999"
+    except (OverflowError, TypeError):
+        return f"a time that cannot be shown, {at!r}"

@@ -106,7 +106,8 @@ class RunFilter:
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What a waiting caller needs: status and, once terminal, the stored output or error; `held` why it is held back now."""
+    """What a waiting caller needs: status and, once terminal, the stored output or error and, where it was looked up, the
+    time of the end; `held` why it is held back now."""
 
     status: Status
     output: str | None
@@ -114,6 +115,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     workflow: str
     version: int
     held: str | None = None
+    finished_at: int | None = None
 
 
 class NewSignal(msgspec.Struct, frozen=True, gc=False):

@@ -40,8 +40,9 @@ class Runs:
             .order_by(waits.c.position)
         )
         self._outcomes: Query = select(
-            runs.c.id, runs.c.status, runs.c.output, runs.c.error, runs.c.workflow, runs.c.version, runs.c.held
-        ).where(basis.dialect.is_among(runs.c.id, "run_ids"))
+            runs.c.id, runs.c.status, runs.c.output, runs.c.error, runs.c.workflow, runs.c.version, runs.c.held,
+            runs.c.finished_at,
+        ).where(basis.dialect.is_among(runs.c.id, "run_ids"))  # fmt: skip
         self._request_stop = _request_stop(basis)
         self._stopping = _stopping(basis)
 
@@ -58,7 +59,13 @@ class Runs:
         found = yield Statement(self._outcomes, {"run_ids": wanted}, span="alone")
         return {
             RunId(row[0]): Outcome(
-                status_of(row[1]), output=row[2], error=row[3], workflow=row[4], version=row[5], held=row[6]
+                status_of(row[1]),
+                output=row[2],
+                error=row[3],
+                workflow=row[4],
+                version=row[5],
+                held=row[6],
+                finished_at=row[7],
             )
             for row in found.rows
         }

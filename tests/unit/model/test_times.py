@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from outlast.model.times import shown_time
 
 
@@ -10,4 +12,6 @@ def test_a_time_is_shown_to_the_second_in_utc() -> None:
 
 
 def test_a_time_that_no_datetime_holds_is_shown_all_the_same() -> None:
-    assert shown_time(400_000_000_000_000_000) == "a time after the year 9999"
+    assert shown_time(400_000_000_000_000_000) == "a time that cannot be shown, 400000000000000000"
+    damaged: Any = "soon"
+    assert shown_time(damaged) == "a time that cannot be shown, 'soon'"

@@ -91,7 +91,7 @@ class DjangoBlockingClient(BlockingClient):
         self._access.refuse_in_loop(verb)
         return super()._perform(verb, call, joined(self._alias, tx))
 
-    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None) -> object:
+    def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None, had_ended: bool) -> object:
         if timeout is None and is_open(connections[self._alias]):
             known = self._look(run_id)
             if known is not None and not known.status.is_terminal:
@@ -100,7 +100,7 @@ class DjangoBlockingClient(BlockingClient):
                     "for: it begins, and is signalled, when the block is left. Call result() after the block, or with a "
                     "timeout."
                 )
-        return super()._result_of(run_id, workflow, timeout)
+        return super()._result_of(run_id, workflow, timeout, had_ended)
 
 
 class DjangoClient(Client):

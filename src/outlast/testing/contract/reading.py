@@ -102,8 +102,8 @@ def outcomes_are_told_of_the_runs_that_are_there(desk: Desk) -> None:
     same(
         dict(found),
         {
-            "done": Outcome(Status.COMPLETED, "[1]", None, "work", 1),
-            "failed": Outcome(Status.FAILED, None, '{"type":"x"}', "work", 1),
+            "done": Outcome(Status.COMPLETED, "[1]", None, "work", 1, finished_at=desk.now),
+            "failed": Outcome(Status.FAILED, None, '{"type":"x"}', "work", 1, finished_at=desk.now),
             "open": Outcome(Status.SUSPENDED, None, None, "work", 1),
         },
     )
