@@ -71,8 +71,8 @@ def the_bank(nursery: Nursery, shared_database_url: str) -> Bank:
     return Bank(nursery, shared_database_url)
 
 
-@pytest.mark.two_databases
-@pytest.mark.time_limit(180)
+@pytest.mark.every_database("mysql")
+@pytest.mark.time_limit(300)
 def test_a_transfer_survives_a_kill_before_any_statement(the_bank: Bank) -> None:
     # One after the other: beside it another one could take its run up, and die with it for as long as a lease lasts.
     codes: list[int] = []
