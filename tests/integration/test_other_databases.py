@@ -83,6 +83,34 @@ async def test_a_blocking_call_is_refused_as_well(shared_database_url: str, othe
         await asyncio.to_thread(app.blocking.close)
 
 
+async def test_a_database_without_tables_of_outlast_is_refused_by_its_name(place: Place, other: Place) -> None:
+    """The database's own error came through, which named a table that nobody had asked for, and on PostgreSQL it left the
+    caller's transaction unusable."""
+    async with app_of(place.url) as app, other.caller() as caller, caller.transaction() as tx:
+        for call in (
+            app.start(greet, "Ada", tx=tx), app.signal(poked, tx=tx), app.cancel("a", tx=tx),
+        ):  # fmt: skip
+            with pytest.raises(NotATransaction, match="no tables of outlast") as refused:
+                await call
+            for name in (place.url, other.url):
+                assert name.rpartition("/")[2] in str(refused.value)
+
+
+async def test_a_blocking_call_is_refused_without_tables_as_well(shared_database_url: str, other_url: str) -> None:
+    async with app_of(shared_database_url) as app:
+        engine = blocking_engine(other_url)
+
+        def start() -> None:
+            with Session(engine) as session:
+                with pytest.raises(NotATransaction, match="no tables of outlast"):
+                    app.blocking.start(greet, "Ada", tx=session)
+                assert session.execute(text("select 1")).scalar_one() == 1
+            engine.dispose()
+            app.blocking.close()
+
+        await asyncio.to_thread(start)
+
+
 async def test_each_engine_is_asked_once(shared_database_url: str) -> None:
     async with app_of(shared_database_url) as app:
         engine = awaiting_engine(shared_database_url)

@@ -60,7 +60,7 @@ class SqlDatabase:
         self._blocking_road = blocking_road
         self._listener = listener
         self._separate = separate
-        self._origin = Origin(basis)
+        self._origin = Origin(basis, lambda: self.place)
         self._is_lasting = is_lasting
         self.place = basis.dialect.name
         """What to call it in messages; without a password."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from outlast.errors import IsolationRefused, NotATransaction
+from outlast.errors import IsolationRefused, NotATransaction, OutlastError
 from outlast.ports.database import MakeOp
-from outlast.ports.operation import Op, pump, pump_awaiting
+from outlast.ports.operation import Execute, Op, pump, pump_awaiting
 from outlast.stores.basis import Basis
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, told
 from outlast.stores.databases.kinds.registry import recognise
@@ -21,9 +21,15 @@ async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: boo
     op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
     match recognise(tx, basis.dialect):
         case AwaitingTransaction(enter=enter):
-            return await pump_awaiting(op, await enter())
+            awaited = await enter()
+            try:
+                return await pump_awaiting(op, awaited)
+            except Exception as error:
+                if origin is not None and _may_lack_tables(error, basis):
+                    await pump_awaiting(origin.check_tables(told(tx)), awaited)
+                raise
         case BlockingTransaction(enter=enter):
-            return pump(op, enter())
+            return _pumped(op, enter(), told(tx), basis, origin)
 
 
 def join_blocking(
@@ -37,7 +43,24 @@ def join_blocking(
             "Use `await app.<verb>(...)`, or pass a Session or a Connection."
         )
     op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
-    return pump(op, transaction.enter())
+    return _pumped(op, transaction.enter(), told(tx), basis, origin)
+
+
+def _pumped(op: Op[T], execute: Execute, what: str, basis: Basis, origin: Origin | None) -> T:
+    try:
+        return pump(op, execute)
+    except Exception as error:
+        if origin is not None and _may_lack_tables(error, basis):
+            pump(origin.check_tables(what), execute)
+        raise
+
+
+def _may_lack_tables(error: Exception, basis: Basis) -> bool:
+    """Tell whether the lock, which comes before the look at the tables, may have failed for want of them. Where there is
+    such a lock an error takes back its own statement alone, so that the transaction can still be asked."""
+    if isinstance(error, OutlastError) or basis.dialect.write_lock(basis.tables) is None:
+        return False
+    return basis.dialect.trouble(error) is None and basis.dialect.refusal(error) is None
 
 
 def _on_ours(tx: object, make: MakeOp[T], origin: Origin | None) -> MakeOp[T]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Callable
 from typing import Any, cast
 
 from sqlalchemy import func, select
@@ -23,8 +24,11 @@ from outlast.stores.tables import Query
 class Origin:
     """The installation of one database, and the engines and connections that were found to lead to it."""
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: Basis, place: Callable[[], str]) -> None:
+        """`place` names our database in messages."""
         migrations = basis.tables.migrations
+        self._basis = basis
+        self._place = place
         self._made_at: Query = select(func.min(migrations.c.applied_at))
         self._ours: int | None = None
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -48,15 +52,30 @@ class Origin:
         with contextlib.suppress(TypeError):
             if self._ours is None or source in self._known:
                 return
+        if self._basis.dialect.write_lock(self._basis.tables) is None:
+            # An error would spoil the caller's transaction, so it is not tried. A lock has found the tables, see `joining`.
+            yield from self.check_tables(what)
         made_at = yield from self.read()
         if made_at != self._ours:
-            raise NotATransaction(
-                f"tx= is {what} on another database than this app's, which has tables of outlast too: what is written there "
-                "would not be seen here. Pass a transaction on the app's own database, or an Outlast(...) on that one."
-            )
+            seen = "which has tables of outlast too: what is written there would not be seen here"
+            raise (yield from self._elsewhere(what, seen))
         with contextlib.suppress(TypeError):
             # The standard library's connections to SQLite cannot be remembered; asking one of them costs no round trip.
             self._known.add(source)
+
+    def check_tables(self, what: str) -> Op[None]:
+        """Raise NotATransaction when there are no tables of ours where the caller's transaction is."""
+        found = yield self._basis.dialect.tables_present(self._basis.tables)
+        if self._basis.tables.migrations.name not in {row[0] for row in found.rows}:
+            raise (yield from self._elsewhere(what, "which has no tables of outlast"))
+
+    def _elsewhere(self, what: str, why: str) -> Op[NotATransaction]:
+        found = yield self._basis.dialect.whereabouts()
+        theirs = found.rows[0][0] or "in memory"
+        return NotATransaction(
+            f"tx= is {what} on another database than this app's, {why}. It is on {theirs}, the app on {self._place()}. "
+            "Pass a transaction on the app's own database, or an Outlast(...) on that one."
+        )
 
 
 def _source(tx: object) -> object:

@@ -180,6 +180,10 @@ class Dialect(ABC):
     def tables_present(self, tables: Tables) -> Statement:
         """Return the names of those of our tables that exist, bare (without schema)."""
 
+    @abstractmethod
+    def whereabouts(self) -> Statement:
+        """Return the name of the database that a connection is on, for messages: on SQLite its file, "" for memory."""
+
     def is_aborted(self, error: BaseException) -> bool:
         """Tell whether a statement was refused only because an earlier one of its transaction had failed."""
         return False

@@ -78,6 +78,7 @@ _NO_TLS: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|SSL
 _SETTINGS: Final = text(
     "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB')"
 )
+_WHEREABOUTS: Final = text("select database()")
 _TABLES: Final = text("select table_name from information_schema.tables where table_schema = database()")
 _ONLY_READS: Final = text("select @@read_only or @@innodb_read_only")
 _MOST: Final = text("select @@max_allowed_packet")
@@ -210,6 +211,9 @@ class MySQL(Dialect):
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES)
+
+    def whereabouts(self) -> Statement:
+        return Statement(_WHEREABOUTS)
 
     def refusal(self, error: BaseException) -> str | None:
         return next((told for part in unwrapped(error) if (told := refused_for_good(part)) is not None), None)

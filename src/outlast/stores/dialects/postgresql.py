@@ -63,6 +63,7 @@ _LACKING = text(
     "join pg_class c on c.relname = needed.name join pg_namespace n on n.oid = c.relnamespace and n.nspname = :schema "
     "where not has_table_privilege(c.oid, needed.what) group by c.relname order by c.relname"
 )
+_WHEREABOUTS: Final = text("select current_database()")
 _TABLES = text(
     "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :name and c.relkind in ('r', 'p')"
@@ -142,6 +143,9 @@ class PostgreSQL(Dialect):
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES, {"name": tables.name})
+
+    def whereabouts(self) -> Statement:
+        return Statement(_WHEREABOUTS)
 
     def is_aborted(self, error: BaseException) -> bool:
         return any(_sqlstate(part) == "25P02" for part in unwrapped(error))

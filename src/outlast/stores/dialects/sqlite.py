@@ -18,6 +18,7 @@ from outlast.stores.tables import Query, Tables
 
 _OLDEST: Final = (3, 35)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_WHEREABOUTS: Final = text("select file from pragma_database_list where name = 'main'")
 _TABLES = text("select name from sqlite_master where type = 'table'")
 _AWAY: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL)
 
@@ -94,6 +95,9 @@ class SQLite(Dialect):
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES)
+
+    def whereabouts(self) -> Statement:
+        return Statement(_WHEREABOUTS)
 
     def refusal(self, error: BaseException) -> str | None:
         for part in unwrapped(error):
