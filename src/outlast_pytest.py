@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -48,7 +48,16 @@ def outlast_workflows(request: pytest.FixtureRequest) -> Sequence[object]:
 
 
 @pytest.fixture
-def outlast_app(outlast_workflows: Sequence[object], manual_clock: ManualClock) -> Iterator[Outlast]:
+def outlast_options() -> Mapping[str, Any]:
+    """What `outlast_app` is made with beside the workflows and the clock: none. Override it where steps need transactions
+    of the application's, such as `{"database": engine, "transactions": async_sessionmaker(engine)}`, or a `retry`."""
+    return {}
+
+
+@pytest.fixture
+def outlast_app(
+    outlast_workflows: Sequence[object], manual_clock: ManualClock, outlast_options: Mapping[str, Any]
+) -> Iterator[Outlast]:
     """An Outlast over a database in memory of its own, without a worker: `await outlast_app.drain()` runs what is due.
 
     For tests of both colours: `async def` under any plugin that gives them an asyncio loop, such as pytest-asyncio or anyio,
@@ -56,7 +65,10 @@ def outlast_app(outlast_workflows: Sequence[object], manual_clock: ManualClock) 
     """
     from outlast import Outlast  # noqa: PLC0415 -- see the module's docstring
 
-    app = Outlast("sqlite://", workflows=outlast_workflows, worker=False, clock=manual_clock)
+    usual: dict[str, Any] = {
+        "database": "sqlite://", "workflows": outlast_workflows, "worker": False, "clock": manual_clock,
+    }  # fmt: skip
+    app = Outlast(**{**usual, **outlast_options})
     yield app
     _run(app.close)
 

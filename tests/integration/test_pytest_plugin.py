@@ -119,6 +119,40 @@ def test_a_plain_test_and_an_awaiting_one_stand_side_by_side(pytester: pytest.Py
     passes(pytester, *LOOP_SCOPE, passed=5)
 
 
+def test_the_app_takes_options_such_as_transactions_that_are_awaited(pytester: pytest.Pytester) -> None:
+    """A workflow with an awaited transactional step could not be tested with the fixture at all."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from outlast import Context, Outlast, transactional_step, workflow
+        from sqlalchemy import NullPool, text
+        from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+        @transactional_step
+        async def count(session: AsyncSession) -> int:
+            return (await session.execute(text("select count(*) from outlast_runs"))).scalar_one()
+
+        @workflow("counting")
+        async def counting(ctx: Context) -> int:
+            return await count()
+
+        pytestmark = [pytest.mark.asyncio, pytest.mark.outlast(workflows=[counting])]
+
+        @pytest.fixture
+        def outlast_options(tmp_path):
+            engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db", poolclass=NullPool)
+            return {"database": engine, "transactions": async_sessionmaker(engine)}
+
+        async def test_one(outlast_app):
+            run = await outlast_app.start(counting)
+            await outlast_app.drain()
+            assert await run.result() == 1
+        """
+    )
+
+    passes(pytester, *LOOP_SCOPE, passed=1)
+
+
 def test_the_nearest_marker_counts(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
