@@ -1,12 +1,14 @@
-"""Connections to PostgreSQL that are ended by the server, given up by a caller, or in each other's way."""
+"""Connections that are ended by the server, given up by a caller, or in each other's way."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pymysql
 import pytest
 
 from outlast import (
@@ -34,6 +36,11 @@ END_ALL = (
 OPEN_RUNS = "select count(*) from {runs} where finished_at is null"
 IDLE = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%%'"
 IDLE_LONG = f"{IDLE} and state_change < clock_timestamp() - interval '1 second'"
+OF_MYSQL = {
+    IDLE: "select count(*) from information_schema.innodb_trx t join information_schema.processlist p "
+    "on p.id = t.trx_mysql_thread_id where p.db = database() and p.command = 'Sleep'",
+}
+OF_MYSQL[IDLE_LONG] = f"{OF_MYSQL[IDLE]} and p.time > 1"
 
 
 @step
@@ -73,7 +80,20 @@ def _fresh_calls() -> None:
 
 
 async def ask(url: str, statement: str) -> list[tuple[Any, ...]]:
+    if not url.startswith("postgresql"):
+        statement = OF_MYSQL.get(statement, statement)
     return await asyncio.to_thread(Tables(url), statement)
+
+
+async def end_all(url: str) -> None:
+    """Have the server end every connection of outlast's."""
+    if url.startswith("postgresql"):
+        await ask(url, END_ALL)
+        return
+    for (number,) in await ask(url, "select id from information_schema.processlist where db = database()"):
+        # One that asks is among them, and others may have gone already.
+        with contextlib.suppress(pymysql.Error):
+            await ask(url, f"kill {number}")
 
 
 async def test_a_wake_up_that_was_lost_with_its_connection_is_made_up_for(
@@ -99,33 +119,35 @@ async def test_a_wake_up_that_was_lost_with_its_connection_is_made_up_for(
         assert await later.result(timeout="10s") == 8
 
 
-async def test_connections_ended_by_the_server_cost_no_step(postgres_url: str) -> None:
+@pytest.mark.every_database("mysql")
+async def test_connections_ended_by_the_server_cost_no_step(server_url: str) -> None:
     """As an administrator does it, or a proxy that closes what is old: everything at once, again and again."""
-    async with Outlast(postgres_url, workflows=[adding], worker=WorkerOptions(poll="50ms", lease="5m")) as app:
+    async with Outlast(server_url, workflows=[adding], worker=WorkerOptions(poll="50ms", lease="5m")) as app:
         starting = [asyncio.create_task(app.start_and_wait(adding, number)) for number in range(200)]
         for progress in range(20, 400, 40):
             await until_awaited(lambda least=progress: _is(len(calls) >= least), f"{progress} steps")
-            await ask(postgres_url, END_ALL)
+            await end_all(server_url)
         assert await asyncio.gather(*starting) == [2 * number for number in range(200)]
 
     assert set(calls.values()) == {1}
     assert len(calls) == 400
 
 
-async def test_no_transaction_is_left_open_while_steps_run(postgres_url: str) -> None:
+@pytest.mark.every_database("mariadb")
+async def test_no_transaction_is_left_open_while_steps_run(server_url: str) -> None:
     gate = asyncio.Event()
 
     @workflow("standing")
     async def standing(ctx: Context, number: int) -> None:
         await ctx.step("stand", lambda s: gate.wait())
 
-    async with Outlast(postgres_url, workflows=[standing], worker=WorkerOptions(poll="20ms", lease="300ms")) as app:
+    async with Outlast(server_url, workflows=[standing], worker=WorkerOptions(poll="20ms", lease="300ms")) as app:
         runs = await app.start_many(standing, range(20))
         renewals: set[int] = set()
 
         async def renewed() -> bool:
-            renewals.update(row[0] for row in await ask(postgres_url, "select lease_until from {workers}"))
-            assert await ask(postgres_url, IDLE_LONG) == [(0,)]
+            renewals.update(row[0] for row in await ask(server_url, "select lease_until from {workers}"))
+            assert await ask(server_url, IDLE_LONG) == [(0,)]
             return len(renewals) > 12
 
         await until_awaited(renewed, "a second of renewals and polls")
@@ -134,9 +156,9 @@ async def test_no_transaction_is_left_open_while_steps_run(postgres_url: str) ->
             await run.result(timeout="20s")
 
 
-async def test_a_caller_that_goes_away_leaves_no_transaction_open(postgres_url: str) -> None:
+async def test_a_caller_that_goes_away_leaves_no_transaction_open(server_url: str) -> None:
     """Cancelled between any two statements of a verb: 80 passes of the loop are more than the longest takes."""
-    async with Outlast(postgres_url, workflows=[adding], worker=False) as app:
+    async with Outlast(server_url, workflows=[adding], worker=False) as app:
         verbs = [
             lambda number: app.signal(word, 1, key=f"k-{number}"),
             lambda number: app.start_many(adding, [1, 2], ids=[f"a-{number}", f"b-{number}"]),
@@ -151,7 +173,7 @@ async def test_a_caller_that_goes_away_leaves_no_transaction_open(postgres_url: 
                 await asyncio.wait([task])
 
         # Left alone, the server would end such a transaction only after ten seconds.
-        await until_awaited(lambda: _none(postgres_url, IDLE), "no transaction to be open", timeout=3)
+        await until_awaited(lambda: _none(server_url, IDLE), "no transaction to be open", timeout=3)
         # The pool has room for everybody still.
         await asyncio.gather(*(app.signal(word, 1, key=f"later-{number}") for number in range(50)))
 
