@@ -299,16 +299,17 @@ class Outlast(Publisher):
         priority: int = 0,
         version: int | None = None,
         wait: Duration | None = None,
+        tx: object = None,
     ) -> Any:
         """Start a run and return its output: `start`, then `result(timeout=wait)`.
 
-        Takes no transaction: the run begins when that commits, and until then there is nothing to wait for.
+        Refuses a transaction (`tx`): the run begins when that commits, and until then there is nothing to wait for.
 
         >>> await app.start_and_wait(hello, "Ada", wait="10s")
         'Hello, Ada!'
         """
         return await self._client.start_and_wait(
-            workflow, input, id=id, timeout=timeout, priority=priority, version=version, wait=wait
+            workflow, input, id=id, timeout=timeout, priority=priority, version=version, wait=wait, tx=tx
         )
 
     # How a run is spoken to.

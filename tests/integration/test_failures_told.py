@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Context, Outlast, Retry, RunFailed, step, workflow
+from outlast import Context, InvalidArgument, Outlast, Retry, RunFailed, step, workflow
 from support.colours import Ask, result_of
 
 
@@ -99,3 +99,12 @@ async def test_a_failure_of_old_is_told_as_one(tmp_path: Path, ask: Ask) -> None
         f"{run.finished_at:%Y-%m-%d %H:%M:%S} UTC, before this start: nothing ran now. "
         "Start it under another id to run it again."
     )
+
+
+async def test_waiting_inside_of_a_transaction_is_refused_with_what_to_do(tmp_path: Path, ask: Ask) -> None:
+    """It was a bare TypeError: start_and_wait() got an unexpected keyword argument 'tx'."""
+    async with opened(tmp_path) as app:
+        with pytest.raises(InvalidArgument, match=r"takes no tx=.*Call start\(\.\.\., tx=tx\), and result\(\)"):
+            await ask(app, "start_and_wait", at_once, id="one", tx=object())
+
+        assert await app.get("one") is None

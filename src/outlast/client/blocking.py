@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from outlast.client.access import Access
-from outlast.client.calls import MISSING, Call, Calls, wait_limit
+from outlast.client.calls import MISSING, Call, Calls, refuse_transaction, wait_limit
 from outlast.client.endings import ending_blocking
 from outlast.client.handle import BlockingHandle, BlockingHandles, BlockingKnownRun
 from outlast.client.options import AwaitedStart, OneStart
@@ -113,8 +113,10 @@ class BlockingClient:
         priority: int = 0,
         version: int | None = None,
         wait: Duration | None = None,
+        tx: object = None,
     ) -> Any:
         """See `Outlast.start_and_wait`."""
+        refuse_transaction(tx)
         wait_limit(wait)
         start = self._calls.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         outcome = self._perform("start_and_wait", self._calls.start_alone(start))

@@ -303,6 +303,15 @@ def wait_limit(timeout: Duration | None) -> timedelta | None:
     return None if timeout is None else parse_duration(timeout, what="timeout")
 
 
+def refuse_transaction(tx: object) -> None:
+    """Raise for `start_and_wait` inside of a transaction: it would wait for what begins when that commits."""
+    if tx is not None:
+        raise InvalidArgument(
+            "start_and_wait(...) takes no tx=: the run begins when that transaction commits, and until then there is "
+            "nothing to wait for. Call start(..., tx=tx), and result() of the handle after the commit."
+        )
+
+
 def _name_of(workflow: object) -> str:
     """Return the name of what `@workflow` made, of an instance of a class it stands on, or the name itself."""
     if isinstance(workflow, str):

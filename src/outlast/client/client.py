@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from outlast.client.access import Access
-from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, wait_limit
+from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, refuse_transaction, wait_limit
 from outlast.client.endings import Waiters, ending
 from outlast.client.grouping import Grouped
 from outlast.client.handle import Handle, Handles, KnownRun
@@ -99,7 +99,9 @@ class Client:
         priority: int = 0,
         version: int | None = None,
         wait: Duration | None = None,
+        tx: object = None,
     ) -> object:
+        refuse_transaction(tx)
         wait_limit(wait)
         handle = await self.start(workflow, input, id=id, timeout=timeout, priority=priority, version=version)
         return await handle.result(timeout=wait)

@@ -81,7 +81,6 @@ def test_the_tls_options_of_a_mysql_url_say_what_is_checked(
     [
         "",
         "shop.db",
-        "mysql+odbc://me@h/shop",
         "mssql+pyodbc://h",
         "sqlite://host/shop.db",
         "sqlite:///x?mode=ro",
@@ -91,6 +90,37 @@ def test_the_tls_options_of_a_mysql_url_say_what_is_checked(
 def test_any_other_url_is_refused_with_the_forms_there_are(url: str) -> None:
     with pytest.raises(InvalidArgument, match=r"sqlite|SQLite"):
         parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url, taken",
+    [
+        (
+            "postgresql+psycopg2://ada:secret@db/shop",
+            "postgresql://, postgresql+asyncpg://, postgresql+psycopg://",
+        ),
+        (
+            "mysql+mysqlconnector://ada:secret@db/shop",
+            "mysql://, mysql+aiomysql://, mysql+asyncmy://, mysql+mysqldb://, mysql+pymysql://",
+        ),
+        ("sqlite+pysqlcipher:///shop.db", "sqlite://, sqlite+aiosqlite://, sqlite+pysqlite://"),
+    ],
+)
+def test_a_driver_that_is_not_taken_is_refused_with_those_that_are(url: str, taken: str) -> None:
+    """`postgresql+psycopg2://` was answered with `postgresql://...`, and nothing told of the driver that takes its place."""
+    with pytest.raises(InvalidArgument) as refused:
+        parse_url(url)
+
+    name = url.partition(":")[0]
+    assert str(refused.value) == f"outlast does not go through the driver of {name}://. Write {taken}."
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "65536"])
+@pytest.mark.parametrize("name", ["postgresql", "mysql"])
+def test_a_port_that_there_cannot_be_is_refused(name: str, port: str) -> None:
+    """It came back as OverflowError of a socket, from inside of a driver."""
+    with pytest.raises(InvalidArgument, match=f"a number from 1 to 65535; {port} is not"):
+        parse_url(f"{name}://ada@db:{port}/shop")
 
 
 def test_a_refused_url_does_not_show_its_password() -> None:

@@ -19,6 +19,7 @@ _MYSQL: Final = frozenset(
     for name in ("mysql", "mariadb")
     for driver in (None, "asyncmy", "aiomysql", "pymysql", "mysqldb")
 )
+_LAST_PORT: Final = 65_535
 _FORMS: Final = (
     "postgresql://user@host/database, mysql://user@host/database, mariadb://user@host/database, "
     "sqlite:///file.db, sqlite:////path/to/file.db, sqlite:// (in memory)"
@@ -55,13 +56,24 @@ def parse_url(text: object) -> SQLiteTarget | PostgresTarget | MySQLTarget:
         url = make_url(re.sub(r"\Apostgres://", "postgresql://", text))
     except (ArgumentError, ValueError):
         raise InvalidArgument(f"This is not a database URL. Forms: {_FORMS}.") from None
+    if url.port is not None and not 1 <= url.port <= _LAST_PORT:
+        raise InvalidArgument(f"The port in a database URL is a number from 1 to {_LAST_PORT}; {url.port} is not.")
     if url.drivername in _POSTGRES:
         return PostgresTarget(url)
     if url.drivername in _MYSQL:
         return MySQLTarget(url)
     if url.drivername in _SQLITE:
         return sqlite_target(url)
+    taken = _drivers(url.get_backend_name())
+    if taken:
+        raise InvalidArgument(f"outlast does not go through the driver of {url.drivername}://. Write {taken}.")
     raise InvalidArgument(f"outlast has no store for {url.drivername}:// databases. Forms: {_FORMS}.")
+
+
+def _drivers(name: str) -> str:
+    """Return the beginnings of a URL that name a driver of this database, the one that chooses it by itself first."""
+    known = {name, *(one for one in (*_POSTGRES, *_MYSQL, *_SQLITE) if one.startswith(f"{name}+"))}
+    return ", ".join(f"{one}://" for one in sorted(known)) if len(known) > 1 else ""
 
 
 def sqlite_target(url: URL) -> SQLiteTarget:
