@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -390,3 +391,78 @@ def test_a_misused_run_is_undone_to_the_end_after_a_crash_at_any_point(catches: 
         return again.end() == turn.state and undone == left
 
     for_every_crash(run, holds, after="slow done")
+
+
+@step
+async def charge(amount: int) -> int:
+    return amount
+
+
+@step
+async def tell(who: str) -> str:
+    return who
+
+
+def test_a_call_that_is_never_awaited_fails_the_run_and_undoes_what_was_done() -> None:
+    taken_back: list[object] = []
+
+    @workflow("forgetful")
+    async def forgetful(ctx: Context) -> str:
+        await ctx.step("reserve", lambda s: 1, compensate=lambda c, result: taken_back.append(result))
+        tell("ada")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]  the mistake
+        await ctx.sleep("nap", "1s")
+        return "done"
+
+    state = Rehearsal(forgetful).end()
+
+    assert isinstance(state, Finished)
+    assert state.failure is not None
+    assert "never awaited its call of step tell, which so has done nothing. Write `await`" in state.failure.message
+    assert taken_back == [1]
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda ctx: ctx.sleep("nap", "1s"), "ctx.sleep"),
+        (lambda ctx: ctx.step("one", lambda s: 1), "ctx.step"),
+        (lambda ctx: charge.named("charge-2")(1), "step charge-2"),
+    ],
+)
+def test_whatever_is_to_be_awaited_is_named(call: Callable[[Context], object], name: str) -> None:
+    @workflow("forgetful")
+    async def forgetful(ctx: Context) -> None:
+        call(ctx)
+
+    state = Rehearsal(forgetful).end()
+
+    assert isinstance(state, Finished)
+    assert state.failure is not None
+    assert f"its call of {name}, which" in state.failure.message
+
+
+def test_a_call_may_be_awaited_later_or_closed_or_be_a_task() -> None:
+    @workflow("later")
+    async def later(ctx: Context) -> list[int]:
+        calls = [charge.named(f"charge-{number}")(number) for number in range(40)]
+        await ctx.sleep("nap", "1s")
+        await asyncio.sleep(0)
+        calls.pop().close()
+        task = asyncio.ensure_future(calls.pop())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await ctx.sleep("long", "1h")
+        return [await call for call in calls] + [await task]
+
+    state = Rehearsal(later).end()
+
+    assert isinstance(state, Finished)
+    assert state.output == json.dumps([*range(38), 38], separators=(",", ":"))
+
+
+def test_a_step_that_nobody_awaits_outside_of_workflows_is_named_by_python() -> None:
+    def forget() -> None:
+        charge(1)  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]  the mistake
+
+    with pytest.warns(RuntimeWarning, match="coroutine 'step charge' was never awaited"):
+        forget()

@@ -148,6 +148,8 @@ class Rehearsal:
         while isinstance(turn.state, Parked):
             if not self.is_due(turn.state):
                 self.now = self.next_time(turn.state)
+            if not keep:
+                turn.execution.close()
             turn = self.turn(kept=turn.execution if keep else None)
         assert isinstance(turn.state, Finished | Held)
         return turn.state

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 from uuid import UUID
 
@@ -123,6 +124,8 @@ class Code:
         self.fatal: DefinitionError | None = None
         """The first misuse. It ends the run, whatever the code makes of the error."""
         self._is_stopping = False
+        self._calls: list[Coroutine[Any, Any, Any]] = []
+        self._most_calls = 16
         self._questions = 0
         self._refusals = 0
         self._helpers: dict[Kind, int] = {}
@@ -165,9 +168,18 @@ class Code:
         if is_going_on:
             wind_up(self.loop, self.main)
 
+    def forgotten_call(self) -> str | None:
+        """Name a call that the code has never awaited, if there is one: it did nothing."""
+        self._forget_begun()
+        forgotten: Any = self._calls[0] if self._calls else None
+        return None if forgotten is None else forgotten.__qualname__
+
     def close(self) -> None:
         """Drop the code where it stands."""
         self._is_stopping = True
+        self._forget_begun()
+        while self._calls:
+            self._calls.pop().close()
         self.loop.drop()
         self.loop.leave()
 
@@ -189,6 +201,15 @@ class Code:
 
     def refuse(self, message: str) -> NoReturn:
         raise self.note(DefinitionError(f"{message} (run {self._facts.id!r})"))
+
+    def note_call(self, call: Coroutine[Any, Any, Any]) -> None:
+        self._calls.append(call)
+        if len(self._calls) > self._most_calls:
+            self._forget_begun()
+            self._most_calls = max(16, 2 * len(self._calls))
+
+    def _forget_begun(self) -> None:
+        self._calls = [call for call in self._calls if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
 
     def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
         if not self._may_use(request.name):

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from outlast.engine import signatures
 from outlast.engine.conditions import Condition
-from outlast.engine.host import Host, StepRequest, Won
+from outlast.engine.host import Host, StepRequest, Won, awaited
 from outlast.engine.step import PLAIN, Step, StepChoices, step_options
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.engine.transactional import TransactionalStep, in_transaction, undo_in_transaction
@@ -79,6 +79,7 @@ class Context:
         compensate: Callable[[CompensationContext, R], object] | None = None,
         **options: Unpack[StepChoices],
     ) -> R: ...
+    @awaited
     async def step(
         self,
         name: str,
@@ -139,6 +140,7 @@ class Context:
         compensate: Callable[[Any, CompensationContext, R], object] | None = None,
         **options: Unpack[StepChoices],
     ) -> R: ...
+    @awaited
     async def transaction(
         self,
         name: str,
@@ -169,6 +171,7 @@ class Context:
 
     # Waiting.
 
+    @awaited
     async def sleep(self, name: str, duration: Duration) -> None:
         """Return after this duration, counted from the first time the code came here. Zero or less returns at once."""
         if not self._host.check("ctx.sleep"):
@@ -176,6 +179,7 @@ class Context:
         delay = to_us(duration, what=f"the duration of sleep {name!r}", allow_negative=True)
         await self._kept(name, self._host.ask_sleep(self._name(name), delay=delay, until=None))
 
+    @awaited
     async def sleep_until(self, name: str, when: datetime) -> None:
         """Return at this instant, or at once when it has passed. A datetime without a time zone is refused."""
         if not self._host.check("ctx.sleep_until"):
@@ -198,6 +202,7 @@ class Context:
             return Condition(f"timer at {when}", until=to_instant(when, what="the time of a timer"))
         return Condition(f"timer of {when}", delay=to_us(when, what="the duration of a timer", allow_negative=True))
 
+    @awaited
     async def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None = None) -> T | None:
         """Wait for one condition and return its value; None when the timeout, counted from the first time, has passed.
 
@@ -213,6 +218,7 @@ class Context:
             conditions.append(Condition(f"timeout of wait {name!r}", delay=limit))
         return cast("T | None", (await self._first(Kind.WAIT, name, conditions)).value)
 
+    @awaited
     async def first(self, name: str, *conditions: Condition[Any]) -> Condition[Any]:
         """Wait for the first of these conditions and return it; each then knows whether it `won`.
 

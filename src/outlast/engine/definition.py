@@ -273,7 +273,10 @@ def _check(name: str, code: object, *, is_method: bool) -> None:
     extra = signatures.takes_too_much(code)
     if extra is not None or count not in (1, 2):
         takes = f"takes {extra}" if extra is not None else f"takes {count} parameters"
-        raise DefinitionError(f"{what} takes a context and at most one input: (ctx) or (ctx, input); this one {takes}.")
+        several = "" if extra is not None or count < 3 else " Put several inputs into one, such as a dataclass."
+        raise DefinitionError(
+            f"{what} takes a context and at most one input: (ctx) or (ctx, input); this one {takes}.{several}"
+        )
     contexts = [signatures.annotation_text(code, parameter.name).rpartition(".")[2] for parameter in parameters]
     _check_context(what, code, contexts, parameters[0].name)
 

@@ -17,7 +17,7 @@ from outlast.engine.performing import Action, Outcome, Performing
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
-from outlast.errors import Failure, StepFailed, ValueNotStorable
+from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
 from outlast.model.run import Status, Stop, StopKind
@@ -83,7 +83,13 @@ class Ending:
             self._fail_misused()
         elif self.stop is None and self._output is None and main is not None and main.done():
             error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
-            if error is None:
+            if error is None and (forgotten := self._code.forgotten_call()) is not None:
+                self._code.note(DefinitionError(
+                    f"The code has returned and never awaited its call of {forgotten}, which so has done nothing. Write "
+                    "`await` before it; in a plain `def` put `ctx.do(...)` around it."
+                ))  # fmt: skip
+                self._fail_misused()
+            elif error is None:
                 self._complete(main.result())
             else:
                 self._fail(error)

@@ -7,10 +7,11 @@ that is set when the journal or the outside world has the answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -20,6 +21,8 @@ from outlast.engine.eventloop import WorkflowLoop, running_loop
 from outlast.model.journal import Kind
 from outlast.model.options import OnCancel, Retry
 from outlast.model.values import Shape
+
+M = TypeVar("M", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,33 @@ class Host(Protocol):
         """Raise a DefinitionError that ends the run, whatever the code does about it."""
         ...
 
+    def note_call(self, call: Coroutine[Any, Any, Any]) -> None:
+        """The code has made a call that is to be awaited. A run whose code returns without that fails."""
+        ...
+
 
 def current_host() -> Host | None:
     """Return the run whose code this is, or None outside of workflow code."""
     loop = running_loop()
     return loop.owner if type(loop) is WorkflowLoop else None
+
+
+def to_be_awaited(call: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
+    """Have a call known by this name when it is never awaited: to the run whose code made it, elsewhere to Python."""
+    coroutine: Any = call
+    coroutine.__qualname__ = name
+    host = current_host()
+    if host is not None:
+        host.note_call(call)
+    return call
+
+
+def awaited(method: M) -> M:
+    """Do so for each call of a context's method."""
+    made: Any = method
+
+    @functools.wraps(made)
+    def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  those of any method
+        return to_be_awaited(made(*args, **kwargs), f"ctx.{made.__name__}")
+
+    return cast("M", call)

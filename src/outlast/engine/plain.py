@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from importlib.util import find_spec
+from inspect import isawaitable
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 from uuid import UUID
 
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
-from outlast.engine.step import StepChoices
+from outlast.engine.step import Step, StepChoices
 from outlast.engine.stepcontext import CompensationContext, StepContext
+from outlast.engine.transactional import TransactionalStep
 from outlast.errors import DefinitionError
 from outlast.model import ids
 from outlast.model.durations import Duration
@@ -61,6 +63,8 @@ class BlockingContext:
         Several are performed at the same time, and their results returned together. When one of them gives up its error is
         raised at once; the others go on and are recorded, as in `asyncio.gather`.
         """
+        for call in calls:
+            _check_call(call)
         return _answer(_awaited(calls[0]) if len(calls) == 1 else _gathered(calls))
 
     @overload
@@ -188,6 +192,14 @@ def begun(code: Callable[..., R], *arguments: object) -> Coroutine[Any, Any, R]:
     from outlast.engine import greenlets  # noqa: PLC0415 -- greenlet is optional, and looked for at the declaration
 
     return greenlets.performed(code, *arguments)
+
+
+def _check_call(call: object) -> None:
+    if isawaitable(call):
+        return
+    if isinstance(call, Step | TransactionalStep):
+        raise DefinitionError(f"ctx.do(...) was given {call!r} itself. Call it: ctx.do({call.name}(...)).")
+    raise DefinitionError(f"ctx.do(...) takes calls of steps, as in ctx.do(charge(order)); {call!r} is none.")
 
 
 def _answer(asking: Coroutine[Any, Any, T]) -> T:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 from uuid import uuid4
 
 from outlast.engine import signatures
 from outlast.engine.frames import StepFrame, current_step, inside
-from outlast.engine.host import StepOptions, StepRequest, Undo, current_host
+from outlast.engine.host import StepOptions, StepRequest, Undo, current_host, to_be_awaited
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
@@ -135,13 +147,23 @@ class Step(Generic[P, R]):
         """The name of the step's entry in the journal."""
         self.__doc__ = definition.function.__doc__
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
+    if TYPE_CHECKING:
+
+        async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
+            ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  see above
+            """Perform the step, as declared above."""
+            return to_be_awaited(self._performed(args, kwargs), f"step {self.name}")
+
+    async def _performed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         host = current_host()
         if host is not None:
-            result: R = await host.ask_step(self._request(args, kwargs))
-            return result
-        return cast("R", await called_alone(self.name, lambda context: self._called(context, args, kwargs)))
+            return await host.ask_step(self._request(args, kwargs))
+        return await called_alone(self.name, lambda context: self._called(context, args, kwargs))
 
     def named(self, name: str) -> Step[P, R]:
         """Return this step under another name, to call it more than once in a run."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from outlast.engine import signatures
-from outlast.engine.host import StepRequest, Undo, current_host
+from outlast.engine.host import StepRequest, Undo, current_host, to_be_awaited
 from outlast.engine.step import (
     Step,
     StepChoices,
@@ -45,16 +45,26 @@ class TransactionalStep(Generic[T, P, R]):
         """The name of the step's entry in the journal."""
         self.__doc__ = definition.function.__doc__
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
+    if TYPE_CHECKING:
+
+        async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
+            ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  see above
+            """Perform the step, as declared above."""
+            return to_be_awaited(self._performed(args, kwargs), f"step {self.name}")
+
+    async def _performed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         host = current_host()
         if host is None:
             raise NotATransaction(
                 f"{self!r} was called outside of a workflow, where nobody gives it a transaction. Give it yours: "
                 f"`await {self.name}.within(session, ...)`."
             )
-        result: R = await host.ask_step(self._request(args, kwargs))
-        return result
+        return await host.ask_step(self._request(args, kwargs))
 
     async def within(self, tx: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in a transaction of yours, in a test or in another step. Nothing is journaled.
