@@ -121,7 +121,8 @@ class Outlast(Publisher):
         self._has_worker = worker is not False
 
     def __repr__(self) -> str:
-        return f"<Outlast with {len(list(self._catalog))} workflows>"
+        count = len(list(self._catalog))
+        return f"<Outlast with {count} {'workflow' if count == 1 else 'workflows'}>"
 
     # Its life.
 

@@ -29,6 +29,11 @@ def passed(case: type[unittest.TestCase]) -> int:
     return result.testsRun
 
 
+def test_moving_a_clock_that_a_test_has_not_says_how_it_gets_one() -> None:
+    with pytest.raises(AttributeError, match=r"write `clock = ManualClock\(\)` in the test class"):
+        OutlastTests().clock.advance("2d")
+
+
 def order_ids() -> list[str]:
     from support.django_orders.models import Order
 

@@ -83,6 +83,11 @@ def app_of(url: object, **options: Any) -> Outlast:
 # Making one.
 
 
+def test_an_app_says_how_many_workflows_it_has() -> None:
+    assert repr(Outlast("sqlite://", workflows=[greet])) == "<Outlast with 1 workflow>"
+    assert repr(Outlast("sqlite://")) == "<Outlast with 0 workflows>"
+
+
 def test_making_an_app_touches_nothing_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

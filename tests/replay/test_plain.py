@@ -289,6 +289,27 @@ def _caught(use: Any) -> None:
         use()
 
 
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (charge, "Call it: ctx.do(charge(...))"),
+        ("charge", "takes calls of steps, as in ctx.do(charge(order)); 'charge' is"),
+    ],
+)
+def test_what_is_no_call_is_refused_with_what_to_write(given: Any, told: str) -> None:
+    """Python's own error spoke of an `await` expression, where the code has none."""
+
+    @workflow("uncalled")
+    def uncalled(ctx: BlockingContext) -> None:
+        ctx.do(given)
+
+    end = outcome(uncalled)
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert end.failure.type == "outlast.errors.DefinitionError"
+    assert told in end.failure.message
+
+
 def test_real_waiting_in_its_code_is_refused_as_in_any_workflow() -> None:
     @workflow("reaching")
     def reaching(ctx: BlockingContext) -> None:

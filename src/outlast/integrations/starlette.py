@@ -65,6 +65,7 @@ def outlast_of(connection: HTTPConnection, name: str = NAME) -> Outlast:
         return found
     raise DefinitionError(
         f"No Outlast was opened under the name {name!r} for this application. Give the outermost application its lifespan: "
-        "FastAPI(lifespan=lifespan(app)), or Starlette(...), with `lifespan` from outlast.integrations. In a test use the "
-        "client as a context manager, so that the lifespan runs."
+        "FastAPI(lifespan=lifespan(app)), or Starlette(...), with `lifespan` from outlast.integrations.fastapi or "
+        ".starlette. `FastAPI(lifespan=app.lifespan)` opens the app too, but does not tell requests of it. In a test use "
+        "the client as a context manager, so that the lifespan runs."
     )

@@ -217,7 +217,7 @@ class NoContext:
         (input_alone, r"takes its context first: \(ctx: Context, name: str\); this one takes no context"),
         (inputs_alone, r"takes its context first: \(ctx: Context, names"),
         (plain_input_alone, r"takes its context first: \(ctx: BlockingContext, name: str\)"),
-        (two_inputs, "this one takes 3 parameters"),
+        (two_inputs, r"this one takes 3 parameters\. Put several inputs into one, such as a dataclass\."),
         (context_last, r"takes its context first: \(ctx: Context, number\)"),
         (star, r"this one takes \*rest"),
         (stars, r"this one takes \*\*rest"),

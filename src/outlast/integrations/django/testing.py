@@ -10,7 +10,7 @@ class OrderTests(OutlastTests, TestCase):
 from __future__ import annotations
 
 import unittest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from asgiref.sync import async_to_sync
 from django.db import connections
@@ -42,6 +42,16 @@ def drain() -> int:
     return async_to_sync(app.drain)()
 
 
+class _NoClock:
+    """Stands for the database's own clock, and says so when a test would move it."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"These tests go by the database's own clock, which has no {name!r}. To move time write "
+            "`clock = ManualClock()` in the test class, with ManualClock from outlast.testing."
+        )
+
+
 class OutlastTests(unittest.TestCase):
     """Stands before Django's TestCase or TransactionTestCase: `class OrderTests(OutlastTests, TestCase)`.
 
@@ -51,12 +61,12 @@ class OutlastTests(unittest.TestCase):
     leaves tables alone that are not of its models.
     """
 
-    clock: ClassVar[Any] = None
+    clock: ClassVar[Any] = _NoClock()
 
     def setUp(self) -> None:
         super().setUp()
         self.addCleanup(_clear)
-        if self.clock is not None:
+        if not isinstance(self.clock, _NoClock | None):
             self.enterContext(app.clocked(self.clock))
 
     def drain(self) -> int:
