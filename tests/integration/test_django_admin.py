@@ -62,6 +62,18 @@ def test_the_detail_shows_values_and_the_journal(client: Client) -> None:
     assert re.search(r"pack step done 1 1 2\d{3}-", shown), shown
 
 
+def test_the_detail_names_the_signals_and_times_that_a_run_waits_for(client: Client) -> None:
+    """The journal showed the stored text, with a line break between a signal's name and its key."""
+    from support.django_orders.workflows import wait_long
+
+    app.blocking.start(wait_long, id="order-1")
+    async_to_sync(app.drain)()
+
+    shown = text_of(client, "/admin/outlast/run/order-1/change/")
+
+    assert re.search(r"either first open - poked\[2\], 2\d{3}-\d\d-\d\d \d\d:", shown), shown
+
+
 def test_the_detail_shows_why_a_run_failed(client: Client) -> None:
     from support.django_orders.workflows import fail
 

@@ -43,7 +43,7 @@ def run_view(catalog: Catalog, details: RunDetails) -> Run:
         custom_status=_read(run.custom_status, PLAIN, "custom_status", unreadable),
         stop_requested=None if run.stop is None else run.stop.kind,
         held=None if run.held is None else decode_failure(run.held),
-        waiting_for=tuple(_topic_view(topic) for topic in details.waiting_for),
+        waiting_for=tuple(topic_view(topic) for topic in details.waiting_for),
         due_at=_time(run.due_at, "due_at", unreadable),
         deadline=_time(run.deadline_at, "deadline", unreadable),
         worker=run.owner,
@@ -56,6 +56,12 @@ def run_view(catalog: Catalog, details: RunDetails) -> Run:
         journal=_journal_view(details, unreadable),
         unreadable=unreadable,
     )
+
+
+def topic_view(topic: str) -> str:
+    """Write a signal's name and key as callers see them."""
+    name, separator, key = topic.partition("\n")
+    return f"{name}[{key}]" if separator else name
 
 
 def _read(text: str | None, shape: Shape[Any], place: str, unreadable: dict[str, str]) -> object:
@@ -92,8 +98,3 @@ def _journal_view(details: RunDetails, unreadable: dict[str, str]) -> tuple[Entr
         # The same.
         unreadable["journal"] = str(error)
         return ()
-
-
-def _topic_view(topic: str) -> str:
-    name, separator, key = topic.partition("\n")
-    return f"{name}[{key}]" if separator else name

@@ -39,6 +39,11 @@ async def wait(ctx: Context) -> str:
     return "poked"
 
 
+@workflow("wait-long")
+async def wait_long(ctx: Context) -> None:
+    await ctx.first("either", ctx.signal(poked, key="2"), ctx.timer("7d"))
+
+
 @step(retry=False)
 def look_in_stock() -> None:
     raise LookupError("nothing in stock")

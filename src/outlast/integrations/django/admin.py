@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from outlast.client.views import topic_view
 from outlast.integrations.django.application import app
 from outlast.integrations.django.conf import read_config
 from outlast.integrations.django.models import Run as RunRow
-from outlast.model.journal import Entry
+from outlast.model.journal import Entry, Kind, Phase
 from outlast.model.run import Run
+from outlast.model.times import to_datetime
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[RunRow]
@@ -106,7 +109,22 @@ def _run(row: RunRow) -> Run:
 def _said(entry: Entry) -> str:
     if entry.failure is not None:
         return f"{entry.failure.type}: {entry.failure.message}"
-    return _text(entry.payload if entry.result is None else entry.result)
+    if entry.result is not None:
+        return str(entry.result)
+    if entry.kind in (Kind.WAIT, Kind.FIRST) and entry.phase is Phase.OPEN and entry.payload is not None:
+        return _awaited(entry.payload)
+    return _text(entry.payload)
+
+
+def _awaited(plan: str) -> str:
+    """Say what a wait is for: signals by their name and key, as `waiting_for` has them, and times."""
+    try:
+        parts = msgspec.json.decode(plan, type=list[str | int])
+        return ", ".join(
+            topic_view(part) if isinstance(part, str) else f"{to_datetime(part):%Y-%m-%d %X}" for part in parts
+        )
+    except (ValueError, OverflowError, msgspec.MsgspecError):
+        return plan  # Damaged: the page shows what is there.
 
 
 def _text(value: object) -> str:
