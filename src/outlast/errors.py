@@ -230,19 +230,30 @@ class CompensationFailed(RunFailed):
 
 
 class ResultTimeout(OutlastError, TimeoutError):
-    """The result was not there in time. The run goes on: ask again. `held` is why it cannot go on now, if it is held."""
+    """The result was not there in time. The run goes on: ask again. `held` is why it cannot go on now, if it is held;
+    `waits_for` what a parked run waits for, in words, empty when that is not known."""
 
-    def __init__(self, run_id: str, timeout: timedelta, status: str | None = None, held: Failure | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        timeout: timedelta,
+        status: str | None = None,
+        held: Failure | None = None,
+        waits_for: str = "",
+    ) -> None:
         stands = "" if status is None else f" and is {status}"
         hint = " No worker has taken it yet: is one running that registers its workflow?" if status == "pending" else ""
+        see = "" if waits_for else ", or see what it waits for with app.get(id, journal=True)"
         go_on = (
-            "the run goes on: ask again for its result, or see what it waits for with app.get(id, journal=True)."
+            f"the run goes on: ask again for its result{see}."
             if held is None
             else "and the run is tried again when a worker starts, and every 10 minutes: deploy code that fits or mend what "
             "cannot be read, or end it with app.terminate(id)."
         )
         if held is not None:
             hint = f" It is held: {str(held).removesuffix('.')}."
+        elif waits_for:
+            hint = f" It waits for {waits_for.removesuffix('.')}."
         super().__init__(
             f"Run {run_id!r} had not ended after {timeout}{stands}.{hint} Only this waiting has ended, {go_on}"
         )
@@ -250,6 +261,7 @@ class ResultTimeout(OutlastError, TimeoutError):
         self.timeout = timeout
         self.status = status
         self.held = held
+        self.waits_for = waits_for
 
 
 class AppClosed(OutlastError):

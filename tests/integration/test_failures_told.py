@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import pickle
+import re
 import traceback
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from outlast import Context, InvalidArgument, Outlast, Retry, RunFailed, step, workflow
-from support.colours import Ask, result_of
+from outlast import (
+    BlockingHandle,
+    CompensationContext,
+    Context,
+    Handle,
+    InvalidArgument,
+    Outlast,
+    ResultTimeout,
+    Retry,
+    RetryAfter,
+    RunFailed,
+    Signal,
+    Status,
+    step,
+    workflow,
+)
+from outlast.client import untaken
+from support.colours import Ask, parked, result_of
 
 
 def _line_of(code: str) -> int:
@@ -37,9 +57,50 @@ async def at_once(ctx: Context) -> str:
     raise KeyError("missing")
 
 
+@step(retry=Retry(attempts=3, delay="1h", jitter="none"))
+async def buggy() -> None:
+    raise KeyError("nope")
+
+
+@workflow("retrying")
+async def retrying(ctx: Context) -> None:
+    await buggy()
+
+
+@workflow("asleep")
+async def asleep(ctx: Context) -> None:
+    await ctx.sleep("a-day", "1d")
+
+
+@workflow("approved")
+async def approved(ctx: Context, order: str) -> None:
+    await ctx.wait_for("approval", ctx.signal(approval, key=order), timeout="1d")
+
+
+@workflow("limited", timeout="2d")
+async def limited(ctx: Context, order: str) -> None:
+    await ctx.wait_for("approval", ctx.signal(approval, key=order))
+
+
+@workflow("undoing")
+async def undoing(ctx: Context) -> None:
+    await ctx.step("book", lambda s: "booked", compensate=unbook)
+    ctx.fail("the shop is closed")
+
+
+async def unbook(s: CompensationContext, booked: str) -> None:
+    raise RetryAfter("1h", "not now")
+
+
+approval = Signal("approval", str)
+
+
+WORKFLOWS = [by_step, at_once, retrying, asleep, approved, limited, undoing]
+
+
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[Outlast]:
-    app = Outlast(f"sqlite:///{folder}/runs.db", workflows=[by_step, at_once])
+async def opened(folder: Path, *, worker: bool = True) -> AsyncGenerator[Outlast]:
+    app = Outlast(f"sqlite:///{folder}/runs.db", workflows=WORKFLOWS, worker=worker)
     try:
         async with app:
             yield app
@@ -108,3 +169,101 @@ async def test_waiting_inside_of_a_transaction_is_refused_with_what_to_do(tmp_pa
             await ask(app, "start_and_wait", at_once, id="one", tx=object())
 
         assert await app.get("one") is None
+
+
+async def _late(run: Handle[Any] | BlockingHandle[Any], timeout: str = "1ms") -> ResultTimeout:
+    """Wait too short. While the worker of this process has the run, nobody looks how it stands: then once more."""
+    while True:
+        with pytest.raises(ResultTimeout) as late:
+            await result_of(run, timeout=timeout)
+        if late.value.status is not None:
+            return late.value
+
+
+@pytest.mark.parametrize(
+    "started, waits_for",
+    [
+        (retrying, r"attempt 2 of step 'buggy' at {at}, after KeyError: 'nope' \({file}:\d+\)"),
+        (asleep, "the end of sleep 'a-day' at {at}"),
+        ((approved, "o-1"), r"signal approval\[o-1\], or the deadline of 'approval' at {at}"),
+        ((limited, "o-1"), r"signal approval\[o-1\], or its own timeout at {at}"),
+    ],
+    ids=["retry", "sleep", "signal", "timeout"],
+)
+async def test_who_waits_too_short_is_told_what_the_run_waits_for(
+    started: Any, waits_for: str, tmp_path: Path, ask: Ask
+) -> None:
+    """A step that failed was tried again hours later, and nothing but the journal said so."""
+    async with opened(tmp_path) as app:
+        run = await ask(app, "start", *(started if isinstance(started, tuple) else (started,)))
+        await parked(app, run.id)
+        found = await app.get(run.id)
+        assert found is not None
+        assert found.due_at is not None
+        expected = waits_for.format(at=f"{found.due_at:%Y-%m-%d %H:%M:%S} UTC", file=re.escape(__file__))
+
+        late = await _late(run)
+
+    assert re.fullmatch(expected, late.waits_for)
+    assert f"and is suspended. It waits for {late.waits_for}. Only this waiting has ended" in str(late)
+
+
+async def _undone_later(app: Outlast, run_id: str) -> None:
+    while True:
+        run = await app.get(run_id)
+        if run is not None and run.status is Status.COMPENSATING and run.worker is None:
+            return
+        await asyncio.sleep(0.005)  # a look at the database is the only sign of it
+
+
+async def test_a_run_that_is_undone_again_later_is_told_with_the_reason(tmp_path: Path, ask: Ask) -> None:
+    async with opened(tmp_path) as app:
+        run = await ask(app, "start", undoing)
+        await _undone_later(app, run.id)
+
+        late = await _late(run)
+
+    assert re.match(r"attempt 2 of compensation '\$compensate:book' at .*RetryAfter: not now", late.waits_for)
+
+
+async def test_who_only_looks_reads_no_journal(tmp_path: Path, ask: Ask) -> None:
+    async with opened(tmp_path) as app:
+        run = await ask(app, "start", asleep)
+        await parked(app, run.id)
+
+        late = await _late(run, timeout="0s")
+
+    assert (late.status, late.waits_for) == (Status.SUSPENDED, "")
+    assert "see what it waits for with app.get(id, journal=True)" in str(late)
+
+
+async def test_waiting_for_what_no_worker_takes_is_logged_once(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`result()` without a timeout waited in silence, for ever, where nobody had begun a worker."""
+    monkeypatch.setattr(untaken, "PATIENCE", 0.0)
+    monkeypatch.setattr(untaken, "QUIET", math.inf)
+    async with opened(tmp_path, worker=False) as app:
+        for run_id in ("one", "two"):
+            run = await ask(app, "start", at_once, id=run_id)
+            with pytest.raises(ResultTimeout):
+                await result_of(run, timeout="60ms")
+
+    (told,) = [record for record in caplog.records if record.name == "outlast.client"]
+    assert told.levelno == logging.WARNING
+    assert told.getMessage() == (
+        "No worker has taken run 'one' yet, whose result has been awaited for 0 s: is one running that registers its "
+        "workflow, 'at-once' version 1?"
+    )
+
+
+async def test_nothing_is_logged_before_a_worker_could_have_taken_the_run(
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(untaken, "PATIENCE", math.inf)
+    async with opened(tmp_path, worker=False) as app:
+        run = await ask(app, "start", at_once)
+        with pytest.raises(ResultTimeout):
+            await result_of(run, timeout="30ms")
+
+    assert [record for record in caplog.records if record.name == "outlast.client"] == []

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from outlast.client.untaken import Untaken
 from outlast.engine.eventloop import WorkflowLoop, running_loop
 from outlast.errors import AppClosed, SchemaBehind, WorkflowIOError, WrongColour
 from outlast.model.ids import RunId
@@ -52,6 +53,7 @@ class Access:
         self.database = database
         self.migrates = migrates
         self.local: Local | None = None
+        self.untaken = Untaken()
         self.is_open: bool = False
         """Inside of `async with`."""
         self.is_closed: bool = False

@@ -12,11 +12,12 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from outlast.client.access import Access
 from outlast.client.calls import MISSING, Call, Calls, refuse_transaction, wait_limit
-from outlast.client.endings import ending_blocking
+from outlast.client.endings import asks_why, ending_blocking, explained
 from outlast.client.handle import BlockingHandle, BlockingHandles, BlockingKnownRun
 from outlast.client.options import AwaitedStart, OneStart
 from outlast.client.publishing import Publication, Published, Publishing, Written, refuse_awaitable
 from outlast.engine.definition import AnyWorkflow, AnyWorkflowAlone
+from outlast.errors import OutlastError, ResultTimeout
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -240,8 +241,17 @@ class BlockingClient:
         return written
 
     def _result_of(self, run_id: RunId, workflow: str | None, timeout: Duration | None, had_ended: bool) -> object:
-        outcome = ending_blocking(run_id, self._look, self._access, wait_limit(timeout))
+        try:
+            outcome = ending_blocking(run_id, self._look, self._access, wait_limit(timeout))
+        except ResultTimeout as late:
+            raise (self._explained(late) if asks_why(late) else late) from None
         return self._calls.result(run_id, outcome, workflow, had_ended=had_ended)
+
+    def _explained(self, late: ResultTimeout) -> ResultTimeout:
+        try:
+            return explained(late, self._perform("result", self._calls.get(late.run_id, journal=True)))
+        except OutlastError:
+            return late
 
     def _look(self, run_id: RunId) -> Outcome | None:
         return self._perform("result", self._calls.look([run_id]))[0]

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 
 from outlast.client.access import Access
 from outlast.client.calls import MISSING, MOST_STARTS, Call, Calls, Start, refuse_transaction, wait_limit
-from outlast.client.endings import Waiters, ending
+from outlast.client.endings import Waiters, asks_why, ending, explained
 from outlast.client.grouping import Grouped
 from outlast.client.handle import Handle, Handles, KnownRun
 from outlast.client.publishing import Publication, Published, Publishing, Written
+from outlast.errors import OutlastError, ResultTimeout
 from outlast.model import ids as id_rules
 from outlast.model.durations import Duration
 from outlast.model.ids import RunId
@@ -118,7 +119,11 @@ class Client:
         limit = wait_limit(timeout)
         await self._access.ready("result")
         mine = self._on_loop()
-        outcome = await ending(run_id, mine.looks, self._access.worker_here(), limit, waiters=mine.waiters)
+        worker, untaken = self._access.worker_here(), self._access.untaken
+        try:
+            outcome = await ending(run_id, mine.looks, worker, limit, waiters=mine.waiters, untaken=untaken)
+        except ResultTimeout as late:
+            raise (await self._explained(late) if asks_why(late) else late) from None
         return self._calls.result(run_id, outcome, workflow, had_ended=had_ended)
 
     async def signal(
@@ -195,6 +200,12 @@ class Client:
         if receipt.accepted:
             self._access.stop_requested(receipt.run_id, tx)
         return receipt
+
+    async def _explained(self, late: ResultTimeout) -> ResultTimeout:
+        try:
+            return explained(late, await self._perform(self._calls.get(late.run_id, journal=True)))
+        except OutlastError:
+            return late
 
     async def _perform(self, call: Call[R, T], tx: object = None) -> T:
         if tx is None:

@@ -15,14 +15,18 @@ from typing import Final
 
 from outlast.client.access import Access
 from outlast.client.grouping import Grouped
+from outlast.client.standing import waits_for
+from outlast.client.untaken import Untaken
 from outlast.errors import AppClosed, ResultTimeout, RunNotFound
 from outlast.model.failures import decode_failure
 from outlast.model.ids import RunId
+from outlast.model.run import Run, Status
 from outlast.ports.local import LocalWorker
 from outlast.ports.store import Outcome
 
 FIRST_PAUSE: Final = 0.025
 LONGEST_PAUSE: Final = 1.0
+_PARKED: Final = (Status.SUSPENDED, Status.COMPENSATING)
 
 
 class Waiters:
@@ -63,14 +67,17 @@ async def ending(
     look: Grouped[RunId, Outcome | None],
     worker: LocalWorker | None,
     timeout: timedelta | None,
+    *,
     waiters: Waiters,
+    untaken: Untaken,
 ) -> Outcome:
     """Return how the run ended, as soon as that is known. Raises RunNotFound, AppClosed, and ResultTimeout in real time.
 
     The time limit counts after a look, so a run that has ended never times out.
     """
     loop = asyncio.get_running_loop()
-    limit = None if timeout is None else loop.time() + timeout.total_seconds()
+    begun = loop.time()
+    limit = None if timeout is None else begun + timeout.total_seconds()
     # Watch before the first look: what is recorded between the two is then seen by one of them.
     told: asyncio.Future[Outcome] = worker.watch(run_id) if worker else loop.create_future()
     outcome: Outcome | None = None
@@ -82,6 +89,7 @@ async def ending(
                     raise RunNotFound(run_id)
                 if outcome.status.is_terminal:
                     return outcome
+                untaken.look(run_id, outcome, loop.time() - begun)
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
                 raise _timed_out(run_id, timeout, outcome)
@@ -100,7 +108,8 @@ def ending_blocking(
     run_id: RunId, look: Callable[[RunId], Outcome | None], access: Access, timeout: timedelta | None
 ) -> Outcome:
     """The same on a thread without a loop. The worker of this process, if any, cuts a pause short."""
-    limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    begun = time.monotonic()
+    limit = None if timeout is None else begun + timeout.total_seconds()
     told = threading.Event()
     outcome: Outcome | None = None
     with access.watching(run_id, told):
@@ -114,6 +123,7 @@ def ending_blocking(
             if outcome.status.is_terminal:
                 return outcome
             now = time.monotonic()
+            access.untaken.look(run_id, outcome, now - begun)
             if limit is not None and timeout is not None and now >= limit:
                 raise _timed_out(run_id, timeout, outcome)
             told.wait(pause if limit is None else min(pause, limit - now))
@@ -134,6 +144,17 @@ def _timed_out(run_id: RunId, timeout: timedelta, outcome: Outcome | None) -> Re
         return ResultTimeout(run_id, timeout)
     held = None if outcome.held is None else decode_failure(outcome.held)
     return ResultTimeout(run_id, timeout, outcome.status, held)
+
+
+def asks_why(late: ResultTimeout) -> bool:
+    """Say whether what the run waits for is worth a look: not of who only looks how it stands, without any waiting."""
+    return late.status in _PARKED and late.held is None and bool(late.timeout)
+
+
+def explained(late: ResultTimeout, run: Run | None) -> ResultTimeout:
+    """Return the error that says what the run, read when the time was over, waits for; the same one if that is not known."""
+    found = "" if run is None or run.status not in _PARKED else waits_for(run)
+    return ResultTimeout(late.run_id, late.timeout, run.status, None, found) if run and found else late
 
 
 def _until_next_look(now: float, pause: float, limit: float | None) -> float:
