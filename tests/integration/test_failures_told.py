@@ -267,3 +267,23 @@ async def test_nothing_is_logged_before_a_worker_could_have_taken_the_run(
             await result_of(run, timeout="30ms")
 
     assert [record for record in caplog.records if record.name == "outlast.client"] == []
+
+
+async def test_a_list_tells_what_its_runs_wait_for(tmp_path: Path, ask: Ask) -> None:
+    """`waiting_for` was empty in every list, which reads as "waits for nothing"."""
+    async with opened(tmp_path) as app:
+        for order in ("o-1", "o-2"):
+            await ask(app, "start", approved, order, id=order)
+            await parked(app, order)
+        await ask(app, "start", asleep, id="asleep")
+        await parked(app, "asleep")
+
+        page = await ask(app, "list")
+        alone = await ask(app, "get", "o-1")
+
+    assert {run.id: run.waiting_for for run in page.runs} == {
+        "o-1": ("approval[o-1]",),
+        "o-2": ("approval[o-2]",),
+        "asleep": (),
+    }
+    assert alone.waiting_for == ("approval[o-1]",)

@@ -72,6 +72,10 @@ class FakeStore:
             if run.id in run_ids
         }
 
+    def waiting_for(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, tuple[str, ...]]]:
+        yield from ()
+        return {}
+
     def get(self, run_id: RunId, *, journal: bool) -> Op[RunDetails | None]:
         yield from ()
         run = self.runs.get(run_id)

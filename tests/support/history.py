@@ -114,6 +114,7 @@ VERBS: Mapping[str, Verb] = {
     "retire": lambda store: store.retire(A),
     "get": lambda store: store.get(RunId("ended-7"), journal=True),
     "outcomes": lambda store: store.outcomes([RunId(f"ended-{n}") for n in range(1, MANY)]),
+    "waiting for": lambda store: store.waiting_for([RunId(f"sleeping-{n}") for n in range(1, MANY)]),
     "unclaimed": lambda store: store.unclaimed([], overdue=0),
     "retry held": lambda store: store.retry_held([("work", 1)], before=LATER, within=600_000_000, limit=MANY),
     "list the first page": lambda store: store.list(RunFilter(limit=MANY)),

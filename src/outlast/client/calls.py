@@ -51,7 +51,6 @@ from outlast.ports.store import (
     StartOutcome,
     StopOutcome,
     Store,
-    StoredRun,
 )
 
 R = TypeVar("R")
@@ -260,7 +259,7 @@ class Calls:
         created_before: datetime | None,
         limit: int,
         cursor: str | None,
-    ) -> Call[tuple[StoredRun, ...], Page]:
+    ) -> Call[tuple[RunDetails, ...], Page]:
         """Check a list's filters. One run more than asked for is read, to know whether a page follows."""
         if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
             raise InvalidArgument(f"limit is a whole number from 1 to {MOST_LISTED:,}; {limit!r} is not.")
@@ -274,11 +273,19 @@ class Calls:
             after=None if cursor is None else position_after(cursor),
         )
 
-        def settle(found: tuple[StoredRun, ...]) -> Page:
-            runs = tuple(run_view(self._catalog, RunDetails(run)) for run in found[:limit])
-            return Page(runs, cursor_after(found[limit - 1]) if len(found) > limit else None)
+        def settle(found: tuple[RunDetails, ...]) -> Page:
+            runs = tuple(run_view(self._catalog, details) for details in found[:limit])
+            return Page(runs, cursor_after(found[limit - 1].run) if len(found) > limit else None)
 
-        return Call(lambda: self._store.list(wanted), settle)
+        return Call(lambda: self._page(wanted), settle)
+
+    def _page(self, wanted: RunFilter) -> Op[tuple[RunDetails, ...]]:
+        """Read a page and, of those that are parked, what they wait for: one statement more, only where there are any. A run
+        that goes on between the two waits for nothing, or for what it waits for by then."""
+        runs = yield from self._store.list(wanted)
+        parked = [run.id for run in runs if run.status is Status.SUSPENDED and run.owner is None]
+        waits = (yield from self._store.waiting_for(parked)) if parked else {}
+        return tuple(RunDetails(run, (), waits.get(run.id, ())) for run in runs)
 
     def look(self, run_ids: Sequence[RunId]) -> Call[Mapping[RunId, Outcome], tuple[Outcome | None, ...]]:
         """Look how far runs are."""

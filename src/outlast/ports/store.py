@@ -296,6 +296,11 @@ class Store(Protocol):
         """Read how far runs are; unknown ids are missing from the answer."""
         ...
 
+    def waiting_for(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, tuple[str, ...]]]:
+        """Read the topics that runs wait for, in the order of their waits; those that wait for none are missing from the
+        answer, and so MUST be those that are not parked or are claimable."""
+        ...
+
     def request_stop(self, run_id: RunId, kind: StopKind, failure: str) -> Op[StopOutcome | None]:
         """Ask a run to stop, `failure` being the stored reason; None when there is no such run.
 

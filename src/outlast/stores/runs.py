@@ -43,6 +43,12 @@ class Runs:
             runs.c.id, runs.c.status, runs.c.output, runs.c.error, runs.c.workflow, runs.c.version, runs.c.held,
             runs.c.finished_at,
         ).where(basis.dialect.is_among(runs.c.id, "run_ids"))  # fmt: skip
+        self._waiting_for: Query = (
+            select(runs.c.id, waits.c.topic)
+            .select_from(runs.join(waits, parked))
+            .where(basis.dialect.is_among(runs.c.id, "run_ids"))
+            .order_by(runs.c.id, waits.c.position)
+        )
         self._request_stop = _request_stop(basis)
         self._stopping = _stopping(basis)
 
@@ -69,6 +75,14 @@ class Runs:
             )
             for row in found.rows
         }
+
+    def waiting_for(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, tuple[str, ...]]]:
+        wanted = self._basis.dialect.listed(run_ids)
+        found = yield Statement(self._waiting_for, {"run_ids": wanted}, span="alone")
+        topics: dict[RunId, tuple[str, ...]] = {}
+        for run_id, topic in found.rows:
+            topics[run_id] = (*topics.get(run_id, ()), topic)
+        return topics
 
     def request_stop(self, run_id: RunId, kind: StopKind, failure: str) -> Op[StopOutcome | None]:
         # One conditional write: of two cancels one matches no row, and so does one that comes after the end.

@@ -75,6 +75,9 @@ class SqlStore:
     def outcomes(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, Outcome]]:
         return self._runs.outcomes(run_ids)
 
+    def waiting_for(self, run_ids: Sequence[RunId]) -> Op[Mapping[RunId, tuple[str, ...]]]:
+        return self._runs.waiting_for(run_ids)
+
     def request_stop(self, run_id: RunId, kind: StopKind, failure: str) -> Op[StopOutcome | None]:
         return self._runs.request_stop(run_id, kind, failure)
 

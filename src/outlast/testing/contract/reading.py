@@ -6,7 +6,7 @@ from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import Batch, Outcome, RunFilter, Unclaimed, Wait
 from outlast.testing.contract.desk import SECOND, Desk, cases, finished, new_run, parked, same, step
-from outlast.testing.contract.verbs import claiming, listing, neglecting, reading
+from outlast.testing.contract.verbs import claiming, listing, neglecting, reading, waiting
 
 
 def a_journal_is_read_in_the_order_in_which_it_was_recorded(desk: Desk) -> None:
@@ -34,6 +34,8 @@ def a_parked_run_tells_what_it_waits_for_in_order(desk: Desk) -> None:
     desk.park(lease, "r", Wait("z", 0), Wait("a\nkey", 0))
 
     same(desk.get("r").waiting_for, ("z", "a\nkey"))
+    same(dict(desk.do(waiting(["r", "nobody"]))), {"r": ("z", "a\nkey")})
+    same(dict(desk.do(waiting([]))), {})
 
 
 def a_claimed_run_waits_for_nothing(desk: Desk) -> None:
@@ -43,6 +45,7 @@ def a_claimed_run_waits_for_nothing(desk: Desk) -> None:
     desk.claim_one(lease)
 
     same(desk.get("r").waiting_for, ())
+    same(dict(desk.do(waiting(["r"]))), {})
 
 
 def runs_are_listed_oldest_first_and_page_by_page(desk: Desk) -> None:

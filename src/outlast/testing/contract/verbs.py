@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outlast.errors import LeaseLost
@@ -78,6 +79,10 @@ def reading(run_id: str, *, journal: bool = True) -> Verb[RunDetails | None]:
 
 def listing(wanted: RunFilter) -> Verb[tuple[StoredRun, ...]]:
     return lambda store: store.list(wanted)
+
+
+def waiting(run_ids: Sequence[str]) -> Verb[Mapping[RunId, tuple[str, ...]]]:
+    return lambda store: store.waiting_for([RunId(run_id) for run_id in run_ids])
 
 
 def neglecting(*workflows: tuple[str, int], overdue: int) -> Verb[tuple[Unclaimed, ...]]:
