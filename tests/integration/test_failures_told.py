@@ -20,7 +20,6 @@ from outlast import (
     CompensationContext,
     Context,
     Handle,
-    InvalidArgument,
     Outlast,
     ResultTimeout,
     Retry,
@@ -160,15 +159,6 @@ async def test_a_failure_of_old_is_told_as_one(tmp_path: Path, ask: Ask) -> None
         f"{run.finished_at:%Y-%m-%d %H:%M:%S} UTC, before this start: nothing ran now. "
         "Start it under another id to run it again."
     )
-
-
-async def test_waiting_inside_of_a_transaction_is_refused_with_what_to_do(tmp_path: Path, ask: Ask) -> None:
-    """It was a bare TypeError: start_and_wait() got an unexpected keyword argument 'tx'."""
-    async with opened(tmp_path) as app:
-        with pytest.raises(InvalidArgument, match=r"takes no tx=.*Call start\(\.\.\., tx=tx\), and result\(\)"):
-            await ask(app, "start_and_wait", at_once, id="one", tx=object())
-
-        assert await app.get("one") is None
 
 
 async def _late(run: Handle[Any] | BlockingHandle[Any], timeout: str = "1ms") -> ResultTimeout:

@@ -391,5 +391,5 @@ async def test_a_step_that_is_repeated_starts_and_sends_only_once(database_url: 
 async def test_waiting_for_a_run_of_an_open_transaction_cannot_be_asked_for(ask: Ask) -> None:
     """The run begins when the transaction commits, which is after the call: it would wait for ever."""
     async with opened("sqlite://", worker=False) as app:
-        with pytest.raises(TypeError, match="tx"):
+        with pytest.raises(InvalidArgument, match=r"takes no tx=.*Call start\(\.\.\., tx=tx\), and result\(\)"):
             await ask(app, "start_and_wait", ping, tx=object())

@@ -284,7 +284,9 @@ class Calls:
         that goes on between the two waits for nothing, or for what it waits for by then."""
         runs = yield from self._store.list(wanted)
         parked = [run.id for run in runs if run.status is Status.SUSPENDED and run.owner is None]
-        waits = (yield from self._store.waiting_for(parked)) if parked else {}
+        waits: Mapping[RunId, tuple[str, ...]] = {}
+        if parked:
+            waits = yield from self._store.waiting_for(parked)
         return tuple(RunDetails(run, (), waits.get(run.id, ())) for run in runs)
 
     def look(self, run_ids: Sequence[RunId]) -> Call[Mapping[RunId, Outcome], tuple[Outcome | None, ...]]:
