@@ -154,6 +154,21 @@ async def test_awaiting_psycopg_in_autocommit_is_refused_until_a_transaction_is_
             await assert_joined(postgres_url, connection)
 
 
+async def test_what_commits_each_statement_by_itself_is_refused(shared_database_url: str) -> None:
+    options = {"isolation_level": "AUTOCOMMIT"}
+    blocking = blocking_engine(shared_database_url).execution_options(**options)
+    with blocking.begin() as connection, Session(blocking) as session:
+        await assert_refused(shared_database_url, connection, "in AUTOCOMMIT mode")
+        await assert_refused(shared_database_url, session, "in AUTOCOMMIT mode")
+    blocking.dispose()
+
+    awaiting = awaiting_engine(shared_database_url).execution_options(**options)
+    async with awaiting.begin() as connection, AsyncSession(awaiting) as session:
+        await assert_refused(shared_database_url, connection, "in AUTOCOMMIT mode")
+        await assert_refused(shared_database_url, session, "in AUTOCOMMIT mode")
+    await awaiting.dispose()
+
+
 async def assert_joined(url: str, tx: object) -> None:
     async with Outlast(url, workflows=[greet], worker=False) as app:
         assert (await app.start(greet, "Ada", id="joined", tx=tx)).created

@@ -100,7 +100,9 @@ def _refuse_autocommit(connection: Connection, what: str) -> None:
     is_mysql = connection.dialect.name in {"mysql", "mariadb"}
     if is_mysql and commits_by_itself(connection.connection.driver_connection):
         driver = None
-    if driver is None or getattr(driver, "autocommit", False) is True or _is_sqlite_autocommit(driver):
+    # SQLAlchemy's wrapper of aiosqlite does not tell whether a transaction is open, aiosqlite's own connection does.
+    is_sqlite = connection.dialect.name == "sqlite" and _is_sqlite_autocommit(connection.connection.driver_connection)
+    if driver is None or getattr(driver, "autocommit", False) is True or is_sqlite:
         raise NotATransaction(
             f"tx= is {what} in AUTOCOMMIT mode: each statement would commit by itself. "
             "Use one with an isolation level that has transactions."
