@@ -9,6 +9,9 @@ from typing import Final
 
 from outlast.errors import Failure
 
+_LONGEST: Final = 500
+"""Characters of a message that a line tells."""
+
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)(?:\n    (.+))?', re.MULTILINE)
 # A traceback may be of another machine, so a file is known by the end of its path: ours by its room.
 _OURS: Final = re.compile(
@@ -60,7 +63,15 @@ def origin(failure: Failure) -> Place | None:
 def in_one_line(failure: Failure) -> str:
     """Return each reason of a failure once, with the place in the code that it came from."""
     parts = [failure, *(part for part in failure.inner if not _is_told_by(failure, part))]
-    return "; ".join(f"{part} ({where})" if (where := origin(part)) else str(part) for part in parts)
+    return "; ".join(f"{_short(part)} ({where})" if (where := origin(part)) else _short(part) for part in parts)
+
+
+def _short(failure: Failure) -> str:
+    """Return its type and message as they fit into a log: some drivers' messages are whole statements."""
+    text = str(failure)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
+    return " ".join(text.split())
 
 
 def note(failure: Failure) -> str | None:

@@ -93,3 +93,13 @@ def test_what_has_no_place_is_told_without_one() -> None:
     failure = Failure(type="outlast.errors.RunCancelled", message="Ada called")
 
     assert (in_one_line(failure), note(failure)) == ("outlast.errors.RunCancelled: Ada called", None)
+
+
+def test_a_long_message_of_many_lines_is_shortened_to_one() -> None:
+    failure = Failure(type="ValueError", message="first\n  second\n" + "x" * 1_000_000)
+
+    line = in_one_line(failure)
+
+    assert line.startswith("ValueError: first second xxx")
+    assert line.endswith("x…")
+    assert len(line) < 600
