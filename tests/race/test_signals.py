@@ -8,7 +8,7 @@ from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status
 from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, RunWrite, Wait
 from outlast.testing.contract.desk import finished, new_run, parked
-from support.interleaving import Answer, Arena, MakeOp, arena_over
+from support.interleaving import Answer, Arena, Failed, MakeOp, arena_over
 
 A = Lease(WorkerId("a"), 1)
 
@@ -151,6 +151,11 @@ async def test_a_signal_for_a_run_that_ends_wakes_nothing_that_is_over(shared_da
             await _claimed(arena)
 
         async def then(flushed: Answer, sent: Answer) -> None:
+            if isinstance(flushed, Failed):
+                # The flush has the run and wants its wait, the sender has the wait and wants its run. InnoDB ends such a
+                # circle, and whoever did nothing is tried again. Held by tests/contract/test_fleet.py.
+                assert "Deadlock found" in str(flushed.error)
+                flushed = await arena.do(_parking(finished("r")))
             assert (flushed.lost, sent[0].woken) == ((), 0)
             details = await arena.do(lambda store: store.get(RunId("r"), journal=False))
             assert (details.run.status, details.run.due_at) == (Status.COMPLETED, None)
