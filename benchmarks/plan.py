@@ -86,7 +86,7 @@ PLAN: Final[dict[str, dict[str, Size]]] = {
     },
     "w4": {
         "outlast": Size(500, 2_000, (5, 8)),
-        "dbos": Size(500, 2_000, (20, 50), rounds=1),
+        "dbos": Size(500, 2_000, (20, 50)),
         "absurd": Size(500, 2_000, (8, 15)),
         "outlast-mysql": Size(500, 2_000, (5, 8)),
         "outlast-mariadb": Size(500, 2_000, (5, 8)),
