@@ -29,7 +29,7 @@ CHARGE: Final = Charge(
     at=datetime(2026, 3, 29, 1, 59, 59, 999_999, tzinfo=UTC),
     colour=Colour.BLUE,
     receipt=bytes(range(256)),
-    tags=frozenset({"a", "b"}),
+    tags=frozenset({"a"}),  # one: the order of several is not the same in each set
     pair=(1, "x"),
     where=Point(1),
     to=Address(street="Lane"),
