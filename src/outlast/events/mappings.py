@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, is_typeddict, overload
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, is_typeddict, overload
 
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow, workflow_of
@@ -64,11 +65,8 @@ class _HasRun(Protocol):
 K = TypeVar("K", bound=type[_HasRun])
 
 
-class StartsDecorator(Generic[I]):
+class StartsDecorator(Protocol[I]):
     """What `starts_on(...)` returns: for workflows that take such an input, or a wider one."""
-
-    def __init__(self, mapping: StartsOn) -> None:
-        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -76,15 +74,10 @@ class StartsDecorator(Generic[I]):
     def __call__(self, code: Workflow[I, O], /) -> Workflow[I, O]: ...
     @overload
     def __call__(self, code: Callable[[C, I], R], /) -> Callable[[C, I], R]: ...
-    def __call__(self, code: object, /) -> object:
-        return _declared(self._mapping, code)
 
 
-class StartsWithEventDecorator(Generic[E]):
+class StartsWithEventDecorator(Protocol[E]):
     """What `starts_on(...)` without `input` returns: for workflows that take the event, or nothing."""
-
-    def __init__(self, mapping: StartsOn) -> None:
-        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -96,15 +89,10 @@ class StartsWithEventDecorator(Generic[E]):
     def __call__(self, code: Callable[[C, E], R], /) -> Callable[[C, E], R]: ...
     @overload
     def __call__(self, code: Callable[[C], R], /) -> Callable[[C], R]: ...
-    def __call__(self, code: object, /) -> object:
-        return _declared(self._mapping, code)
 
 
-class SignalsDecorator:
+class SignalsDecorator(Protocol):
     """What `signals_on(...)` returns: for any workflow."""
-
-    def __init__(self, mapping: SignalsOn) -> None:
-        self._mapping = mapping
 
     @overload
     def __call__(self, code: K, /) -> K: ...
@@ -114,8 +102,6 @@ class SignalsDecorator:
     def __call__(self, code: Callable[[C, I], R], /) -> Callable[[C, I], R]: ...
     @overload
     def __call__(self, code: Callable[[C], R], /) -> Callable[[C], R]: ...
-    def __call__(self, code: object, /) -> object:
-        return _declared(self._mapping, code)
 
 
 @overload
@@ -132,7 +118,7 @@ def starts_on(
     id: Callable[[Any], object],
     input: Callable[[Any], object] | None = None,
     priority: Callable[[Any], int] | int = 0,
-) -> StartsDecorator[Any] | StartsWithEventDecorator[Any]:
+) -> object:
     """Start the workflow on which this stands whenever `app.publish` is given an event of this type.
 
     id: makes the run's id of the event, so that an event published twice finds the run that its first time started.
@@ -163,7 +149,7 @@ def starts_on(
         _check_function(mapping, "priority", priority)
     else:
         checked_priority(priority)
-    return StartsWithEventDecorator[Any](mapping) if input is None else StartsDecorator[Any](mapping)
+    return functools.partial(_declared, mapping)
 
 
 @overload
@@ -198,7 +184,7 @@ def signals_on(
     payload: Callable[[Any], object] | None = None,
     key: Callable[[Any], object] | str | None = None,
     id: Callable[[Any], object] | None = None,
-) -> SignalsDecorator:
+) -> object:
     """Send a signal, for the workflow on which this stands, whenever `app.publish` is given an event of this type.
 
     payload: makes the signal's payload of the event; default the event itself, or nothing for a signal without a payload.
@@ -230,7 +216,7 @@ def signals_on(
             _check_function(mapping, option, function)
     _check_signal(mapping, signal)
     _check_payload(mapping)
-    return SignalsDecorator(mapping)
+    return functools.partial(_declared, mapping)
 
 
 def mappings_of(declared: object, workflow: Workflow[Any, Any]) -> tuple[Mapping, ...]:
