@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from flask import Flask, abort, current_app, g
@@ -75,13 +75,33 @@ async def shipping(ctx: Context, order: str) -> None:
     await _ship[0](order)
 
 
+MakeExtension = Callable[[Callable[[Flask], Outlast], Literal["process", "thread"]], FlaskOutlast]
+
+
 @pytest.fixture
-def outlast() -> Iterator[FlaskOutlast]:
+def extension() -> Iterator[MakeExtension]:
+    """Makes extensions. What they have open in this process is closed when the test has ended, also when it has failed:
+    applications are not told, and a worker that was left would go on beside the tests of other files."""
+    used: list[tuple[FlaskOutlast, Flask]] = []
+
+    def extended(make: Callable[[Flask], Outlast], worker: Literal["process", "thread"]) -> FlaskOutlast:
+        def noted(flask: Flask) -> Outlast:
+            used.append((made, flask))
+            return make(flask)
+
+        made = FlaskOutlast(noted, worker=worker)
+        return made
+
+    yield extended
+    for outlast, flask in used:
+        stop(outlast, flask)
+    assert worker_threads() == []
+
+
+@pytest.fixture
+def outlast(extension: MakeExtension) -> FlaskOutlast:
     """The extension with a worker thread, as an application's module would make it."""
-    yield FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello, keeping]), worker="thread")
-    # The applications of a test are not told when it ends.
-    for thread in threading.enumerate():
-        assert thread.name != "outlast-worker", "a test has left its worker"
+    return extension(lambda flask: Outlast(flask.config["URL"], workflows=[hello, keeping]), "thread")
 
 
 def application(outlast: FlaskOutlast, url: str, greeting: str = "Hello") -> Flask:
@@ -100,10 +120,9 @@ def application(outlast: FlaskOutlast, url: str, greeting: str = "Hello") -> Fla
     return flask
 
 
-def stop(outlast: FlaskOutlast, *applications: Flask) -> None:
-    for flask in applications:
-        with flask.app_context():
-            outlast.close()
+def stop(outlast: FlaskOutlast, flask: Flask) -> None:
+    with flask.app_context():
+        outlast.close()
 
 
 def worker_threads() -> list[threading.Thread]:
@@ -118,7 +137,6 @@ def test_a_view_starts_a_run_which_the_thread_executes_in_the_applications_conte
     answer = flask.test_client().post("/greetings/Ada").get_json()
 
     assert answer == {"greeting": "Hello, Ada!"}
-    stop(outlast, flask)
 
 
 def test_the_applications_of_a_factory_have_nothing_in_common(outlast: FlaskOutlast) -> None:
@@ -126,7 +144,6 @@ def test_the_applications_of_a_factory_have_nothing_in_common(outlast: FlaskOutl
 
     assert other.test_client().post("/greetings/Bob").get_json() == {"greeting": "Salve, Bob!"}
     assert one.test_client().get("/runs").get_json() == []
-    stop(outlast, one, other)
 
 
 def test_making_an_application_connects_to_nothing_and_starts_no_thread(outlast: FlaskOutlast, tmp_path: Path) -> None:
@@ -144,7 +161,6 @@ def test_requests_at_the_same_time_start_one_worker(outlast: FlaskOutlast, share
     assert answers == [200] * 16
     assert len(worker_threads()) == 1
     assert len(Tables(shared_database_url)("select id from {workers}")) == 1
-    stop(outlast, flask)
 
 
 @pytest.mark.every_database
@@ -157,7 +173,6 @@ def test_a_worker_that_was_stopped_gives_its_lease_back_and_begins_again_with_th
     assert Tables(shared_database_url)("select id from {workers}") == []
 
     assert flask.test_client().post("/greetings/Bob").get_json() == {"greeting": "Hello, Bob!"}
-    stop(outlast, flask)
 
 
 def test_a_worker_that_could_not_begin_tries_again_with_a_later_request(
@@ -172,7 +187,6 @@ def test_a_worker_that_could_not_begin_tries_again_with_a_later_request(
     (tmp_path / "later").mkdir()
 
     assert flask.test_client().post("/greetings/Ada").get_json() == {"greeting": "Hello, Ada!"}
-    stop(outlast, flask)
 
 
 def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:
@@ -181,22 +195,20 @@ def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:
         outlast.start_worker()
 
         assert outlast.blocking.start_and_wait(keeping, wait="20s") == [["Ada"], ["Bob"], ["Cem"]]
-        outlast.close()
 
 
-def test_a_process_that_only_serves_starts_no_thread(tmp_path: Path) -> None:
-    outlast = FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello]))
+def test_a_process_that_only_serves_starts_no_thread(extension: MakeExtension, tmp_path: Path) -> None:
+    outlast = extension(lambda flask: Outlast(flask.config["URL"], workflows=[hello]), "process")
     flask = application(outlast, f"sqlite:///{tmp_path}/shop.db")
 
     assert flask.test_client().get("/runs").get_json() == []
     assert worker_threads() == []
-    stop(outlast, flask)
 
 
-def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
+def test_a_run_and_the_views_own_rows_commit_together(extension: MakeExtension, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     engine = create_engine(url)
-    outlast = FlaskOutlast(lambda flask: Outlast(engine, workflows=[hello]))
+    outlast = extension(lambda flask: Outlast(engine, workflows=[hello]), "process")
     flask = application(outlast, url)
     seen = []
     with flask.app_context():
@@ -208,16 +220,17 @@ def test_a_run_and_the_views_own_rows_commit_together(tmp_path: Path) -> None:
                 outlast.blocking.start(hello, "Ada", id="order-o-1", tx=session)
                 session.rollback() if fails else session.commit()
             seen.append(len(outlast.blocking.list().runs))
-        outlast.close()
 
     assert seen == [0, 1]
     engine.dispose()
 
 
 @pytest.mark.every_database
-def test_the_session_of_flask_sqlalchemy_joins_in_views_and_works_in_steps(shared_database_url: str) -> None:
+def test_the_session_of_flask_sqlalchemy_joins_in_views_and_works_in_steps(
+    extension: MakeExtension, shared_database_url: str
+) -> None:
     db = SQLAlchemy(model_class=Base)
-    outlast = FlaskOutlast(lambda flask: Outlast(db.engine, workflows=[shipping]), worker="thread")
+    outlast = extension(lambda flask: Outlast(db.engine, workflows=[shipping]), "thread")
     flask = Flask(__name__)
     flask.config["SQLALCHEMY_DATABASE_URI"] = blocking_url(shared_database_url)
     db.init_app(flask)
@@ -255,8 +268,8 @@ def test_the_session_of_flask_sqlalchemy_joins_in_views_and_works_in_steps(share
         db.engine.dispose()
 
 
-def test_the_commands_see_to_the_tables(tmp_path: Path) -> None:
-    outlast = FlaskOutlast(lambda flask: Outlast(flask.config["URL"], workflows=[hello]))
+def test_the_commands_see_to_the_tables(extension: MakeExtension, tmp_path: Path) -> None:
+    outlast = extension(lambda flask: Outlast(flask.config["URL"], workflows=[hello]), "process")
     flask = application(outlast, f"sqlite:///{tmp_path}/shop.db")
     commands = [
         flask.test_cli_runner().invoke(args=["outlast", name]) for name in ("status", "migrate", "migrate", "status")
