@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import create_engine
@@ -181,17 +180,6 @@ def test_the_lock_of_a_migration_goes_with_its_connection(mysqlish_url: str) -> 
     database.close_blocking()
 
 
-@pytest.fixture
-def frugal(breakable_mysqlish: PrivateMySQL) -> Iterator[str]:
-    """A database on a server that takes a megabyte at once."""
-    (most,) = breakable_mysqlish.execute("select @@global.max_allowed_packet")
-    breakable_mysqlish.execute("set global max_allowed_packet = 1048576")
-    url = breakable_mysqlish.create_database()
-    yield url
-    breakable_mysqlish.execute(f"set global max_allowed_packet = {most[0]}")
-    breakable_mysqlish.drop_database(url)
-
-
 SIZES = ((900_000, False), (2_000_000, True))
 REFUSED = r"The input of 2,000,002 bytes.*max_allowed_packet = 1,048,576 bytes.*raise max_allowed_packet"
 
@@ -201,9 +189,9 @@ def _of_size(size: int) -> NewRun:
 
 
 @pytest.mark.parametrize("road", ["of ours", "Engine", "AsyncEngine"])
-async def test_an_input_that_the_server_takes_not_at_once_is_refused_on_every_road(frugal: str, road: str) -> None:
+async def test_an_input_that_the_server_takes_not_at_once_is_refused_on_every_road(frugal_url: str, road: str) -> None:
     """The server would cut the connection, which looks as if it were away: nobody would hear of it for long."""
-    target = {"of ours": str, "Engine": blocking_engine, "AsyncEngine": awaiting_engine}[road](frugal)
+    target = {"of ours": str, "Engine": blocking_engine, "AsyncEngine": awaiting_engine}[road](frugal_url)
     database = open_database(target)
     await database.migrate()
 
@@ -220,23 +208,23 @@ async def test_an_input_that_the_server_takes_not_at_once_is_refused_on_every_ro
 
 @pytest.mark.parametrize("road", ["PyMySQL", "asyncmy", "Session"])
 async def test_an_input_that_the_server_takes_not_at_once_is_refused_in_a_callers_transaction(
-    frugal: str, road: str
+    frugal_url: str, road: str
 ) -> None:
-    database = open_database(frugal)
+    database = open_database(frugal_url)
     await database.migrate()
 
-    async with ROADS[road](frugal) as caller, caller.transaction() as tx:
+    async with ROADS[road](frugal_url) as caller, caller.transaction() as tx:
         await caller.insert(tx, "o-1")
         for size, is_refused in SIZES:
             with pytest.raises(ValueNotStorable, match=REFUSED) if is_refused else contextlib.nullcontext():
                 await database.join(tx, lambda size=size: database.store.start([_of_size(size)]))
 
-    assert Tables(frugal)("select id from orders") == [("o-1",)]
-    assert Tables(frugal)("select id from {runs}") == [("r900000",)]
+    assert Tables(frugal_url)("select id from orders") == [("o-1",)]
+    assert Tables(frugal_url)("select id from {runs}") == [("r900000",)]
     await database.close()
 
 
-async def test_a_result_that_the_server_takes_not_at_once_fails_its_step_for_good(frugal: str) -> None:
+async def test_a_result_that_the_server_takes_not_at_once_fails_its_step_for_good(frugal_url: str) -> None:
     """As one does that cannot be written as text: another attempt would give the same."""
     attempts: list[str] = []
 
@@ -252,7 +240,7 @@ async def test_a_result_that_the_server_takes_not_at_once_fails_its_step_for_goo
             await ctx.transaction("make", lambda tx, s: make(s))
         return "x" * 2_000_000
 
-    async with Outlast(frugal, workflows=[big]) as app:
+    async with Outlast(frugal_url, workflows=[big]) as app:
         for way in ("step", "transaction", "output"):
             with pytest.raises(RunFailed, match=r"cannot be stored: .* max_allowed_packet = 1,048,576 .* Store less"):
                 await app.start_and_wait(big, way, id=way, wait="20s")
@@ -267,8 +255,8 @@ def test_a_server_that_takes_too_little_at_once_is_refused() -> None:
         op.send(Result([(65_536,)]))
 
 
-async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_takes(frugal: str) -> None:
-    database = open_database(frugal)
+async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_takes(frugal_url: str) -> None:
+    database = open_database(frugal_url)
     await database.migrate()
     lease = await database.run(lambda: database.store.register(WorkerId("w"), lease_us=10**9, host=""))
     output = '"' + "\U0001f600" * 90_000 + '"'
@@ -278,5 +266,5 @@ async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_ta
     await database.run(lambda: database.store.flush(lease, Batch(starts=tuple(new_run(name) for name in names))))
     await database.run(lambda: database.store.flush(lease, Batch(writes=ends)))
 
-    assert Tables(frugal)("select count(*) from {runs} where output = %s", output) == [(12,)]
+    assert Tables(frugal_url)("select count(*) from {runs} where output = %s", output) == [(12,)]
     await database.close()

@@ -5,6 +5,7 @@
 `mysqlish`                    both, one after the other: the server itself
 `breakable_mysql`, `breakable_mariadb`, `breakable_mysqlish`
                               a second server of each, which a test may stop, restart, pause and crash
+`frugal_url`                  a fresh empty database on either second server, which takes a megabyte at once meanwhile
 
 Without a server's programs these tests are skipped, and the summary names the server; in CI (`CI=true`) they fail.
 """
@@ -89,6 +90,17 @@ def breakable_mariadb(_second_mariadb: PrivateMySQL) -> Iterator[PrivateMySQL]:
 def breakable_mysqlish(request: pytest.FixtureRequest) -> PrivateMySQL:
     server: PrivateMySQL = request.getfixturevalue(f"breakable_{request.param}")
     return server
+
+
+@pytest.fixture
+def frugal_url(breakable_mysqlish: PrivateMySQL) -> Iterator[str]:
+    """A database on a server that takes a megabyte at once."""
+    (most,) = breakable_mysqlish.execute("select @@global.max_allowed_packet")
+    breakable_mysqlish.execute("set global max_allowed_packet = 1048576")
+    url = breakable_mysqlish.create_database()
+    yield url
+    breakable_mysqlish.execute(f"set global max_allowed_packet = {most[0]}")
+    breakable_mysqlish.drop_database(url)
 
 
 def _whole_again(server: PrivateMySQL) -> Iterator[PrivateMySQL]:

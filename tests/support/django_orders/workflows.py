@@ -106,3 +106,14 @@ async def count() -> int:
 @workflow("count-orders")
 async def count_orders(ctx: Context) -> int:
     return await count()
+
+
+@step
+def draw(size: int) -> str:
+    opened.append(connections["default"])
+    return "x" * size
+
+
+@workflow("draw-picture")
+async def draw_picture(ctx: Context, size: int) -> int:
+    return len(await draw(size))

@@ -70,6 +70,10 @@ class DjangoDatabase(SqlDatabase):
         """Tell whether the running loop is the one on which the app was opened."""
         return self.home is not None and asyncio.get_running_loop() is self.home
 
+    def too_big(self, text: str) -> str | None:
+        # Who was opened has asked the server, which is the same one.
+        return self._at_home.too_big(text) if self.home is not None else super().too_big(text)
+
     async def open(self) -> None:
         await (self._at_home.open() if self.is_home() else super().open())
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import pysqlite
 
 from outlast.ports.operation import Result, Statement
 from outlast.stores.databases.compiling import Compiler
-from outlast.stores.databases.mysql_statements import FOR_MYSQL, expanded
+from outlast.stores.databases.mysql_statements import FOR_MYSQL, MOST, expanded, is_long, refuse_oversized
 
 # Django's cursors take `%s` on every database. psycopg's casts (`%s::VARCHAR`) suit psycopg2 too.
 _COMPILERS: Final[Mapping[str, Compiler]] = {
@@ -31,6 +31,9 @@ def execute(connection: Any, statement: Statement) -> Result:  # noqa: ANN401 - 
     compiled = _COMPILERS[connection.vendor].compiled(statement.sql)
     params = statement.params
     with connection.cursor() as cursor:
+        if connection.vendor == "mysql" and is_long(statement):
+            cursor.execute(MOST)
+            refuse_oversized(statement, cursor.fetchone()[0])
         if not isinstance(params, Mapping):
             cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
