@@ -40,6 +40,8 @@ OF_MYSQL = {
     IDLE: "select count(*) from information_schema.innodb_trx t join information_schema.processlist p "
     "on p.id = t.trx_mysql_thread_id where p.db = database() and p.command = 'Sleep'",
 }
+# InnoDB shows its transactions as they were when last nobody had asked for a tenth of a second.
+BETWEEN_LOOKS = 0.15
 OF_MYSQL[IDLE_LONG] = f"{OF_MYSQL[IDLE]} and p.time > 1"
 
 
@@ -81,9 +83,6 @@ def _fresh_calls() -> None:
 
 async def ask(url: str, statement: str) -> list[tuple[Any, ...]]:
     if not url.startswith("postgresql"):
-        if statement in OF_MYSQL:
-            # It shows its transactions as they were when last nobody had asked for a tenth of a second.
-            await asyncio.to_thread(Tables(url), "select sleep(0.15)")
         statement = OF_MYSQL.get(statement, statement)
     return await asyncio.to_thread(Tables(url), statement)
 
@@ -153,7 +152,7 @@ async def test_no_transaction_is_left_open_while_steps_run(server_url: str) -> N
             assert await ask(server_url, IDLE_LONG) == [(0,)]
             return len(renewals) > 12
 
-        await until_awaited(renewed, "a second of renewals and polls")
+        await until_awaited(renewed, "a second of renewals and polls", every=BETWEEN_LOOKS)
         gate.set()
         for run in runs:
             await run.result(timeout="20s")
@@ -176,7 +175,9 @@ async def test_a_caller_that_goes_away_leaves_no_transaction_open(server_url: st
                 await asyncio.wait([task])
 
         # Left alone, the server would end such a transaction only after ten seconds.
-        await until_awaited(lambda: _none(server_url, IDLE), "no transaction to be open", timeout=3)
+        await until_awaited(
+            lambda: _none(server_url, IDLE), "no transaction to be open", timeout=3, every=BETWEEN_LOOKS
+        )
         # The pool has room for everybody still.
         await asyncio.gather(*(app.signal(word, 1, key=f"later-{number}") for number in range(50)))
 

@@ -135,13 +135,7 @@ async def test_a_parking_that_arrives_late_does_not_park_a_later_turn(link: Link
 
 
 async def _waits_for_a_lock(link: Link) -> bool:
-    """Tell whether somebody on this server waits for somebody else's lock."""
-    statement = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    if link.is_mysql:
-        statement = "select trx_id from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
-        # It shows its transactions as they were when last nobody had asked for a tenth of a second.
-        await asyncio.to_thread(Tables(link.server_url), "select sleep(0.15)")
-    return bool(await asyncio.to_thread(Tables(link.server_url), statement))
+    return await asyncio.to_thread(Tables(link.server_url).waits_for_a_lock)
 
 
 async def _status(app: Outlast, run_id: str, status: str) -> bool:

@@ -20,8 +20,6 @@ from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import new_run
 from support.probing import Tables, connect_mysql, until
 
-WAITING = "select trx_id from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
-
 
 @pytest.fixture
 def database(mysqlish_url: str) -> Iterator[SqlDatabase]:
@@ -45,13 +43,6 @@ def callers(mysqlish_url: str) -> Iterator[tuple[pymysql.Connection[Any], pymysq
                 cursor.execute("set session innodb_lock_wait_timeout = 1")
                 cursor.execute("insert into orders values (%s)", (number,))
         yield made[0], made[1]
-
-
-def waits(url: str) -> bool:
-    """Tell whether somebody waits for a lock."""
-    # It shows its transactions as they were when last nobody had asked for a tenth of a second.
-    Tables(url)("select sleep(0.15)")
-    return bool(Tables(url)(WAITING))
 
 
 def stop(store: SqlStore, run_id: str) -> Op[object]:
@@ -78,7 +69,7 @@ def test_a_deadlock_reaches_the_caller_whose_transaction_it_has_undone(
 
     with ThreadPoolExecutor() as threads:
         first = threads.submit(cancel, 0, "r2")
-        until(lambda: waits(mysqlish_url), "the first to wait for the second")
+        until(Tables(mysqlish_url).waits_for_a_lock, "the first to wait for the second")
         second = threads.submit(cancel, 1, "r1")
         answers = [first.result(30), second.result(30)]
 

@@ -24,6 +24,7 @@ from outlast.stores.databases.mysql_link import MySQLLink
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing import ManualClock
+from support.probing import MYSQL_LOCKS_WAITED_FOR
 
 if TYPE_CHECKING:
     import asyncpg
@@ -292,7 +293,7 @@ class _MySQLLink:
         await self._link.say("ROLLBACK")
 
 
-_ROW_LOCKS_WAITED_FOR = Statement(text("show global status like 'Innodb_row_lock_current_waits'"))
+_ROW_LOCKS_WAITED_FOR = Statement(text(MYSQL_LOCKS_WAITED_FOR))
 _USERS = Statement(text("show processlist"))
 
 

@@ -16,6 +16,10 @@ import pytest
 
 T = TypeVar("T")
 LOOK_EVERY: Final = 0.01
+MYSQL_LOCKS_WAITED_FOR: Final = "show global status like 'Innodb_row_lock_current_waits'"
+_POSTGRES_LOCKS_WAITED_FOR: Final = (
+    "select 'Lock', count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+)
 
 
 def until(found: Callable[[], T], what: str, *, timeout: float = 30) -> T:
@@ -28,13 +32,15 @@ def until(found: Callable[[], T], what: str, *, timeout: float = 30) -> T:
     return value
 
 
-async def until_awaited(found: Callable[[], Awaitable[T]], what: str, *, timeout: float = 30) -> T:
+async def until_awaited(
+    found: Callable[[], Awaitable[T]], what: str, *, timeout: float = 30, every: float = LOOK_EVERY
+) -> T:
     """The same in an event loop."""
     deadline = time.monotonic() + timeout
     while not (value := await found()):
         if time.monotonic() > deadline:
             pytest.fail(f"waited {timeout:g} s for {what}")
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(every)
     return value
 
 
@@ -80,6 +86,12 @@ class Tables:
     def end_leases(self) -> None:
         """Let the leases of all workers run out now, as if their time had passed."""
         self("update {workers} set lease_until = 0")
+
+    def waits_for_a_lock(self) -> bool:
+        """Whether somebody on this server waits for somebody else's row."""
+        is_postgres = self._url.startswith("postgres")
+        ((_, number),) = self(_POSTGRES_LOCKS_WAITED_FOR if is_postgres else MYSQL_LOCKS_WAITED_FOR)
+        return int(number) > 0
 
     def owner(self, run: str) -> str | None:
         """Who has the run."""
