@@ -18,6 +18,7 @@ from outlast import (
     Signal,
     StepContext,
     StepFailed,
+    step,
     transactional_step,
     workflow,
 )
@@ -309,6 +310,9 @@ def test_a_step_is_not_wrapped_in_another() -> None:
     assert isinstance(state, Finished)
     assert state.failure is not None
     assert "is a step already" in state.failure.message
+    for decorator in (step, transactional_step):
+        with pytest.raises(DefinitionError, match="<TransactionalStep 'pay'> is a step already"):
+            decorator(pay)
 
 
 def test_it_tells_what_it_is_bound_or_not() -> None:

@@ -16,9 +16,9 @@ from uuid import UUID
 from outlast.engine import signatures
 from outlast.engine.conditions import Condition
 from outlast.engine.host import Host, StepRequest, Won, awaited
-from outlast.engine.step import PLAIN, Step, StepChoices, step_options
+from outlast.engine.step import PLAIN, DeclaredStep, StepChoices, step_options
 from outlast.engine.stepcontext import CompensationContext, StepContext
-from outlast.engine.transactional import TransactionalStep, in_transaction, undo_in_transaction
+from outlast.engine.transactional import in_transaction, undo_in_transaction
 from outlast.errors import InvalidArgument, ValueNotStorable, WorkflowFailed
 from outlast.model import ids
 from outlast.model.durations import Duration, to_us
@@ -96,7 +96,7 @@ class Context:
         if not self._host.check("ctx.step"):
             await self._host.stall()
         signatures.check_callable(function, f"The function of step {name!r}")
-        if isinstance(function, Step | TransactionalStep):
+        if isinstance(function, DeclaredStep):
             self._host.refuse(f"{function!r} is a step already: call it, as in `await charge.named({name!r})(order)`.")
         chosen = PLAIN if compensate is None and not options else step_options(compensate, **options)
         shape = shape_of(signatures.result_type(function))
@@ -157,7 +157,7 @@ class Context:
         if not self._host.check("ctx.transaction"):
             await self._host.stall()
         signatures.check_callable(function, f"The function of transaction {name!r}")
-        if isinstance(function, Step | TransactionalStep):
+        if isinstance(function, DeclaredStep):
             self._host.refuse(
                 f"{function!r} is a step already: call it, as in `await {function.name}.named({name!r})(order)`."
             )

@@ -24,8 +24,7 @@ from typing import (
 from outlast.engine import plain, signatures
 from outlast.engine.context import Context
 from outlast.engine.plain import BlockingContext
-from outlast.engine.step import Step
-from outlast.engine.transactional import TransactionalStep
+from outlast.engine.step import DeclaredStep
 from outlast.errors import DefinitionError, InvalidArgument
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
@@ -245,7 +244,7 @@ def workflow_of(declared: object) -> Workflow[Any, Any]:
 
 def no_workflow(value: object) -> DefinitionError:
     """Return the error for what is no workflow."""
-    if isinstance(value, Step | TransactionalStep):
+    if isinstance(value, DeclaredStep):
         return DefinitionError(f"{value!r} is not a workflow but a step. A workflow calls it, and can be started.")
     return DefinitionError(f"{value!r} is not a workflow: declare it with @workflow('its-name').")
 

@@ -16,9 +16,8 @@ from uuid import UUID
 
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
-from outlast.engine.step import Step, StepChoices
+from outlast.engine.step import DeclaredStep, StepChoices
 from outlast.engine.stepcontext import CompensationContext, StepContext
-from outlast.engine.transactional import TransactionalStep
 from outlast.errors import DefinitionError
 from outlast.model import ids
 from outlast.model.durations import Duration
@@ -197,7 +196,7 @@ def begun(code: Callable[..., R], *arguments: object) -> Coroutine[Any, Any, R]:
 def _check_call(call: object) -> None:
     if isawaitable(call):
         return
-    if isinstance(call, Step | TransactionalStep):
+    if isinstance(call, DeclaredStep):
         raise DefinitionError(f"ctx.do(...) was given {call!r} itself. Call it: ctx.do({call.name}(...)).")
     raise DefinitionError(f"ctx.do(...) takes calls of steps, as in ctx.do(charge(order)); {call!r} is none.")
 

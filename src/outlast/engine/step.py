@@ -14,6 +14,7 @@ from typing import (
     Generic,
     ParamSpec,
     Protocol,
+    Self,
     TypedDict,
     TypeVar,
     Unpack,
@@ -133,12 +134,8 @@ class StepDefinition:
         return replace(self.options, undo=replace(undo, function=functools.partial(undo.function, *bound)))
 
 
-class Step(Generic[P, R]):
-    """A step: call it like the function it was made from, and await the result.
-
-    In workflow code the call is journaled: performed once, retried as declared, and on replay answered from the journal.
-    Anywhere else, in another step or in a test, it simply runs the function.
-    """
+class DeclaredStep(Generic[P, R]):
+    """What a decorator makes of a function that a run calls once: called in workflow code, and awaited."""
 
     def __init__(self, definition: StepDefinition, name: str, bound: tuple[object, ...] = ()) -> None:
         self._definition = definition
@@ -159,15 +156,34 @@ class Step(Generic[P, R]):
             """Perform the step, as declared above."""
             return to_be_awaited(self._performed(args, kwargs), f"step {self.name}")
 
+    def named(self, name: str) -> Self:
+        """Return this step under another name, to call it more than once in a run."""
+        return type(self)(self._definition, ids.entry_name(name), self._bound)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
     async def _performed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         host = current_host()
         if host is not None:
             return await host.ask_step(self._request(args, kwargs))
-        return await called_alone(self.name, lambda context: self._called(context, args, kwargs))
+        return await self._alone(args, kwargs)
 
-    def named(self, name: str) -> Step[P, R]:
-        """Return this step under another name, to call it more than once in a run."""
-        return Step(self._definition, ids.entry_name(name), self._bound)
+    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepRequest:
+        """Return what a call in workflow code asks of its run."""
+        raise NotImplementedError
+
+    async def _alone(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> object:
+        """Answer a call outside of workflow code."""
+        raise NotImplementedError
+
+
+class Step(DeclaredStep[P, R]):
+    """A step: call it like the function it was made from, and await the result.
+
+    In workflow code the call is journaled: performed once, retried as declared, and on replay answered from the journal.
+    Anywhere else, in another step or in a test, it simply runs the function.
+    """
 
     @overload
     def compensate(
@@ -193,9 +209,6 @@ class Step(Generic[P, R]):
         """Bind a method that is a step to its instance."""
         return self if instance is None else Step(self._definition, self.name, (instance,))
 
-    def __repr__(self) -> str:
-        return f"<Step {self.name!r}>"
-
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepRequest:
         definition = self._definition
 
@@ -204,6 +217,9 @@ class Step(Generic[P, R]):
 
         options = definition.options_of(self._bound) if self._bound else definition.options
         return StepRequest(self.name, perform, definition.is_awaited, definition.shape, options)
+
+    async def _alone(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> object:
+        return await called_alone(self.name, lambda context: self._called(context, args, kwargs))
 
     def _called(self, context: StepContext, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         return self._definition.called(context, (*self._bound, *args), kwargs)
@@ -295,8 +311,6 @@ def step(
 def _declared(
     function: Callable[..., Any], name: str | None, options: StepOptions, local: Mapping[str, Any] | None
 ) -> Step[Any, Any]:
-    if isinstance(function, Step):
-        raise DefinitionError(f"{function!r} is a step already.")
     given = step_name(function, name, "step")
     check_types(given, function, local)
     return Step(StepDefinition(function, options, local), given)
@@ -318,6 +332,8 @@ def check_types(name: str, function: Callable[..., Any], local: Mapping[str, Any
 
 def step_name(function: Callable[..., Any], name: str | None, decorator: str) -> str:
     """Check what is to be a step, and return its name."""
+    if isinstance(function, DeclaredStep):
+        raise DefinitionError(f"{function!r} is a step already.")
     signatures.check_callable(function, "A step")
     given = name if name is not None else signatures.name_of(function)
     if given == "<lambda>":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from outlast.engine import signatures
-from outlast.engine.host import StepRequest, Undo, current_host, to_be_awaited
+from outlast.engine.host import StepRequest, Undo, current_host
 from outlast.engine.step import (
-    Step,
+    DeclaredStep,
     StepChoices,
     StepDefinition,
     called_alone,
@@ -19,7 +19,6 @@ from outlast.engine.step import (
 )
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import DefinitionError, NotATransaction
-from outlast.model import ids
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -29,7 +28,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class TransactionalStep(Generic[T, P, R]):
+class TransactionalStep(DeclaredStep[P, R], Generic[T, P, R]):
     """A step that is given a transaction of the application's: call it without that, and await the result.
 
     Only workflow code can call it so. Elsewhere, such as in a test, `within` calls its function in a transaction that you
@@ -37,34 +36,6 @@ class TransactionalStep(Generic[T, P, R]):
 
     Versionadded: 0.1
     """
-
-    def __init__(self, definition: StepDefinition, name: str, bound: tuple[object, ...] = ()) -> None:
-        self._definition = definition
-        self._bound = bound
-        self.name = name
-        """The name of the step's entry in the journal."""
-        self.__doc__ = definition.function.__doc__
-
-    if TYPE_CHECKING:
-
-        async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-            """Perform the step. Raises StepFailed when it gives up; in workflow code a name may be used once in a run."""
-            ...
-
-    else:
-
-        def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  see above
-            """Perform the step, as declared above."""
-            return to_be_awaited(self._performed(args, kwargs), f"step {self.name}")
-
-    async def _performed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        host = current_host()
-        if host is None:
-            raise NotATransaction(
-                f"{self!r} was called outside of a workflow, where nobody gives it a transaction. Give it yours: "
-                f"`await {self.name}.within(session, ...)`."
-            )
-        return await host.ask_step(self._request(args, kwargs))
 
     async def within(self, tx: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function in a transaction of yours, in a test or in another step. Nothing is journaled.
@@ -77,10 +48,6 @@ class TransactionalStep(Generic[T, P, R]):
                 f"{self!r} was called with a transaction in workflow code. Call it as `await {self.name}(...)`."
             )
         return cast("R", await called_alone(self.name, lambda context: self._called(context, tx, args, kwargs)))
-
-    def named(self, name: str) -> TransactionalStep[T, P, R]:
-        """Return this step under another name, to call it more than once in a run."""
-        return TransactionalStep(self._definition, ids.entry_name(name), self._bound)
 
     @overload
     def compensate(
@@ -108,9 +75,6 @@ class TransactionalStep(Generic[T, P, R]):
         """Bind a method that is a step to its instance."""
         return self if instance is None else TransactionalStep(self._definition, self.name, (instance,))
 
-    def __repr__(self) -> str:
-        return f"<TransactionalStep {self.name!r}>"
-
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepRequest:
         definition = self._definition
 
@@ -121,6 +85,12 @@ class TransactionalStep(Generic[T, P, R]):
         return StepRequest(
             self.name, perform, definition.is_awaited, definition.shape, options, is_transactional=True
         )  # fmt: skip
+
+    async def _alone(self, *_: object) -> object:
+        raise NotATransaction(
+            f"{self!r} was called outside of a workflow, where nobody gives it a transaction. Give it yours: "
+            f"`await {self.name}.within(session, ...)`."
+        )
 
     def _called(self, context: StepContext, tx: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         return self._definition.called(context, (*self._bound, tx, *args), kwargs)
@@ -205,8 +175,6 @@ def transactional_step(
     local = signatures.caller_names()
 
     def declare(function: Callable[..., Any]) -> TransactionalStep[Any, Any, Any]:
-        if isinstance(function, Step | TransactionalStep):
-            raise DefinitionError(f"{function!r} is a step already.")
         given = step_name(function, name, "transactional_step")
         if not signatures.positional(function):
             raise DefinitionError(
