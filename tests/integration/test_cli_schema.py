@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from outlast import Outlast
 from outlast.cli.commands import commands
-from outlast.cli.schema import BEHIND, same_place
+from outlast.cli.schema import same_place
+from outlast.client.operating import BEHIND
 from support.callers import blocking_engine
 
 pytestmark = pytest.mark.every_database

@@ -279,7 +279,7 @@ def test_the_commands_see_to_the_tables(extension: MakeExtension, tmp_path: Path
     assert [done.output.strip() for done in commands] == [
         "The tables are at version none; this code needs version 1.",
         "Applied 1; the tables are up to date.",
-        "The tables are up to date.",
+        "The tables were up to date already.",
         "The tables are at version 1; this code needs version 1.",
     ]
 

@@ -15,11 +15,9 @@ from sqlalchemy import make_url
 from outlast.app import Outlast
 from outlast.cli.loading import NotFound, load_app
 from outlast.cli.telling import errors_told, say, table
+from outlast.client.operating import BEHIND, migrated
 from outlast.stores.databases.urls import SQLiteTarget, parse_url
 from outlast.stores.migrations.script import KINDS, script
-
-BEHIND = 3
-"""The exit code for tables that are missing or older than this code. An error is 1, a wrong call 2."""
 
 Target = Annotated[
     str | None, typer.Argument(metavar="[MODULE:APP]", help="Where your Outlast(...) is, such as shop.main:app.")
@@ -33,11 +31,7 @@ Schema = Annotated[str, typer.Option("--schema", help="With --url: the schema, o
 def migrate(target: Target = None, url: Url = None, schema: Schema = "outlast") -> None:
     """Bring the tables up to date, once, however many run it at the same time."""
     with errors_told(), closing(_app(target, url, schema).blocking) as client:
-        applied = client.migrate()
-    if applied:
-        say(f"Applied {', '.join(map(str, applied))}; the tables are up to date.")
-    else:
-        say("The tables were up to date already.")
+        say(migrated(client.migrate()))
 
 
 def status(target: Target = None, url: Url = None, schema: Schema = "outlast") -> None:

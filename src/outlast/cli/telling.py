@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from outlast.cli.loading import NotFound
+from outlast.client.operating import in_words
 from outlast.errors import OutlastError
 
 
@@ -19,8 +20,7 @@ def errors_told() -> Generator[None, None, None]:
     try:
         yield
     except (NotFound, OutlastError) as error:
-        notes: list[str] = getattr(error, "__notes__", [])
-        typer.secho(" ".join([f"{type(error).__name__}: {error}", *notes]), err=True, fg=typer.colors.RED)
+        typer.secho(in_words(error), err=True, fg=typer.colors.RED)
         raise typer.Exit(1) from error
 
 

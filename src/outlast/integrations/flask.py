@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from outlast.app import Outlast
 from outlast.client.blocking import BlockingClient
+from outlast.client.operating import BEHIND, in_words, migrated
 from outlast.errors import DefinitionError, InvalidArgument, OutlastError
 from outlast.integrations import extras
 from outlast.integrations.threaded import WorkerThread
@@ -43,8 +44,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NAME: Final = "outlast"
-BEHIND: Final = 3
-"""The exit code of `flask outlast status` for tables that are missing or older than this code."""
 
 
 class FlaskOutlast:
@@ -240,8 +239,7 @@ def _commands(name: str, place: _Place) -> AppGroup:
         """Bring the tables up to date, once, however many run it at the same time."""
         applied = _told(place.app.blocking.migrate)
         place.app.blocking.close()
-        done = f"Applied {', '.join(map(str, applied))}; the" if applied else "The"
-        click.echo(f"{done} tables are up to date.")
+        click.echo(migrated(applied))
 
     @group.command("status")
     def status() -> None:
@@ -262,4 +260,4 @@ def _told(action: Callable[[], T]) -> T:
     try:
         return action()
     except OutlastError as error:
-        raise click.ClickException(f"{type(error).__name__}: {error}") from error
+        raise click.ClickException(in_words(error)) from error

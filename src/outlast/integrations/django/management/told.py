@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from django.core.management.base import CommandError
 
+from outlast.client.operating import in_words
 from outlast.errors import OutlastError
 
 
@@ -16,5 +17,4 @@ def errors_told() -> Generator[None, None, None]:
     try:
         yield
     except OutlastError as error:
-        notes: list[str] = getattr(error, "__notes__", [])
-        raise CommandError(" ".join([f"{type(error).__name__}: {error}", *notes])) from error
+        raise CommandError(in_words(error)) from error

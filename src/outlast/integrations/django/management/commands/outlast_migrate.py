@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from outlast.client.operating import migrated
 from outlast.integrations.django.application import app
 from outlast.integrations.django.management.told import errors_told
 
@@ -20,8 +21,4 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ANN401, ARG002 - as Django calls it
         with errors_told():
-            applied = app.blocking.migrate()
-        if applied:
-            self.stdout.write(f"Applied {', '.join(map(str, applied))}; the tables are up to date.")
-        else:
-            self.stdout.write("The tables were up to date already.")
+            self.stdout.write(migrated(app.blocking.migrate()))

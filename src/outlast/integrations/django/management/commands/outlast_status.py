@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count
 
+from outlast.client.operating import BEHIND
 from outlast.integrations.django.application import app
 from outlast.integrations.django.conf import read_config
 from outlast.integrations.django.management.told import errors_told
 from outlast.integrations.django.models import Run
-
-BEHIND: Final = 3
-"""The exit code for tables that are missing or older than this code, as of `outlast status`."""
 
 
 class Command(BaseCommand):
