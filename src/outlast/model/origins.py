@@ -15,7 +15,8 @@ _LONGEST: Final = 500
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+), in (.+)(?:\n    (.+))?', re.MULTILINE)
 # A traceback may be of another machine, so a file is known by the end of its path: ours by its room.
 _OURS: Final = re.compile(
-    r"[/\\]outlast[/\\](?:app\.py|(?:cli|client|engine|events|integrations|model|ports|serving|stores|testing|worker)[/\\])"
+    r"[/\\]outlast[/\\](?:(?:app|errors|serving)\.py|"
+    r"(?:cli|client|engine|events|integrations|model|ports|stores|testing|worker)[/\\])"
 )
 _INSTALLED: Final = re.compile(
     r"^<|[/\\]lib[/\\]python\d|[/\\](?:site|dist)-packages[/\\]|[/\\]Lib[/\\]", re.IGNORECASE

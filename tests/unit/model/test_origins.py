@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import outlast
 from outlast.errors import Failure
 from outlast.model.failures import failure_of
 from outlast.model.origins import Place, in_one_line, note, origin, places
@@ -52,6 +55,15 @@ def test_frames_of_the_library_are_no_place(ours: str) -> None:
     assert [str(place) for place in places(_failure("/shop/orders.py", ours))] == ["/shop/orders.py:1"]
     assert places(_failure(ours)) == ()
     assert origin(_failure(ours)) is None
+
+
+def test_every_room_of_the_library_is_known() -> None:
+    """What the library's own frames would be told as otherwise is a place in the application."""
+    package = Path(outlast.__file__).parent
+    rooms = [str(found) for pattern in ("[!_]*.py", "[!_]*/__init__.py") for found in package.glob(pattern)]
+
+    assert len(rooms) > 10
+    assert [room for room in rooms if places(_failure(room)) != ()] == []
 
 
 def test_a_folder_of_the_application_may_have_the_name_of_the_library() -> None:
