@@ -50,19 +50,19 @@ class Outlast(Publisher):
     without it, connecting when first needed, but then nothing executes runs here. When the block has ended they raise
     AppClosed, until the app is opened again.
 
-    database: a URL (`postgresql://host/db`, `sqlite:///file.db`, `sqlite://` for one in memory) or what the
-        application has: an engine of SQLAlchemy, a pool of asyncpg or psycopg. Default `sqlite:///outlast.db`, because it
-        needs nothing.
+    database: a URL (`postgresql://host/db`, `mysql://host/db`, `mariadb://host/db`, `sqlite:///file.db`, `sqlite://` for
+        one in memory) or what the application has: an engine of SQLAlchemy, a pool of asyncpg or psycopg. Default
+        `sqlite:///outlast.db`, because it needs nothing.
     workflows: what this process can start and execute: functions, instances of classes, or classes made without arguments.
     worker: True (the default) runs one with the default options, `WorkerOptions(...)` with these; False runs none.
     retry: how steps that say nothing are retried. Default 3 attempts, 1 s apart, doubling.
-    schema: PostgreSQL's schema for the tables of outlast; on SQLite their prefix, with `_`. Default "outlast".
+    schema: PostgreSQL's schema for the tables of outlast; elsewhere their prefix, with `_`. Default "outlast".
     migrate: whether opening brings the tables up to date. Default: yes, unless `OUTLAST_ENV=production` is set, where many
         processes start at once and the deploy migrates.
     clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
     transactions: what transactional steps write through: a sessionmaker or engine of SQLAlchemy, awaiting or not, a pool of
         asyncpg or psycopg, or a function whose result is entered for a session or connection and commits at its end.
-        Default: the engine or pool given as database, else connections of outlast's own to SQLite and PostgreSQL.
+        Default: the engine or pool given as database, else connections of outlast's own.
     connections: `ConnectionOptions(...)`: tokens instead of a password, a pooler such as PgBouncer, where to listen.
 
     Wrong arguments are refused here, not when the first run fails at night: DefinitionError for the workflows,
@@ -245,8 +245,9 @@ class Outlast(Publisher):
         id: names this piece of work for ever. When it exists already, with the same workflow and an equal input, its handle
             comes back with `created` False, whatever its status; with anything else RunIdConflict is raised. Default: a new
             id; inside a step one that every attempt of the step makes again, so that a repeated step starts nothing twice.
-        tx: your open transaction (SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, asyncpg, sqlite3): the
-            run begins when it commits, and never existed when it does not.
+        tx: your open transaction (a session or connection of SQLAlchemy or SQLModel, or a connection of Django, asyncpg,
+            psycopg, PyMySQL, asyncmy, aiomysql, sqlite3 or aiosqlite): the run begins when it commits, and never existed
+            when it does not.
         timeout: how long the run may take in all; default the workflow's. It is then stopped and undone.
         priority: 0 (the default) to 2,097,151; of the runs that are due, smaller ones go first.
         version: default the highest one registered here.

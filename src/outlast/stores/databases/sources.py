@@ -83,8 +83,8 @@ def _made_by(option: Any) -> Transactions:  # noqa: ANN401 - whatever an applica
     if not callable(option):
         raise InvalidArgument(
             f"transactions= is {option!r}. Pass a sessionmaker or an Engine of SQLAlchemy, awaiting or not, a pool of "
-            "asyncpg, or a function whose result is entered with `with` or `async with`, gives a session or connection, "
-            "and commits at its end."
+            "asyncpg or psycopg, or a function whose result is entered with `with` or `async with`, gives a session or "
+            "connection, and commits at its end."
         )
     begin: Any = option
     written = inspect.unwrap(begin)
