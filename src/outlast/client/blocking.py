@@ -39,10 +39,10 @@ class BlockingClient:
     Safe from any number of threads.
     """
 
-    def __init__(self, access: Access, calls: Calls, publishing: Publishing | None = None) -> None:
+    def __init__(self, access: Access, calls: Calls, publishing: Publishing) -> None:
         self._access = access
         self._calls = calls
-        self._publishing = publishing or Publishing(calls)
+        self._publishing = publishing
 
     def __enter__(self) -> Self:
         """Be open for a `with` block; its end closes the connections. See `open`."""

@@ -184,11 +184,12 @@ class Calls:
             for value, name in zip(inputs, names, strict=True)
         ]
 
-        def make() -> Op[tuple[StartOutcome, ...]]:
-            outcomes = yield from self.create(tuple(start.run for start in starts), together=True)
-            return tuple(start.settle(outcome) for start, outcome in zip(starts, outcomes, strict=True))
+        return Call(lambda: self.start_together(starts), lambda outcomes: outcomes)
 
-        return Call(make, lambda outcomes: outcomes)
+    def start_together(self, starts: Sequence[Start]) -> Op[tuple[StartOutcome, ...]]:
+        """Start any number of runs in one transaction. A conflict among them is raised before it ends."""
+        outcomes = yield from self.create([start.run for start in starts], together=True)
+        return tuple(start.settle(outcome) for start, outcome in zip(starts, outcomes, strict=True))
 
     def create(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:
         """Create any number of runs in one transaction, in statements of a bounded size. Ids may repeat."""

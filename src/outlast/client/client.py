@@ -47,10 +47,10 @@ class _OnLoop:
 class Client:
     """The verbs of `Outlast`, which documents them. Usable from several event loops, one after the other or at once."""
 
-    def __init__(self, access: Access, calls: Calls, publishing: Publishing | None = None) -> None:
+    def __init__(self, access: Access, calls: Calls, publishing: Publishing) -> None:
         self._access = access
         self._calls = calls
-        self._publishing = publishing or Publishing(calls)
+        self._publishing = publishing
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _OnLoop] = weakref.WeakKeyDictionary()
 
     async def start(

@@ -64,8 +64,8 @@ class Publication:
 class Publishing:
     """The mappings and handlers of one application, and what an event means by them."""
 
-    def __init__(self, calls: Calls, routes: Routes | None = None) -> None:
-        self.routes = routes or Routes(())
+    def __init__(self, calls: Calls, routes: Routes) -> None:
+        self.routes = routes
         self.handlers = Handlers()
         self._calls = calls
         self._warned: set[type] = set()
@@ -105,13 +105,8 @@ class Publishing:
         """Write a publication: its starts, then its signals, in one transaction."""
 
         def make() -> Op[Written]:
-            outcomes: tuple[StartOutcome, ...] = ()
-            if publication.starts:
-                created = yield from self._calls.create([start.run for start in publication.starts], together=True)
-                # A conflict is raised before any signal is sent.
-                outcomes = tuple(
-                    start.settle(outcome) for start, outcome in zip(publication.starts, created, strict=True)
-                )
+            # A conflict is raised before any signal is sent.
+            outcomes = yield from self._calls.start_together(publication.starts)
             receipts: tuple[SignalReceipt, ...] = ()
             if publication.messages:
                 sent = yield from self._calls.send(publication.messages)

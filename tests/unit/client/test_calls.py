@@ -13,6 +13,7 @@ from outlast.client.access import Access
 from outlast.client.blocking import BlockingClient
 from outlast.client.calls import Calls
 from outlast.client.catalog import Catalog
+from outlast.client.publishing import Publishing
 from outlast.engine.context import Context
 from outlast.engine.definition import Workflow, workflow, workflow_of
 from outlast.engine.frames import StepFrame, inside
@@ -34,6 +35,7 @@ from outlast.errors import (
     ValueNotStorable,
     ValueUnreadable,
 )
+from outlast.events.routes import Routes
 from outlast.model.failures import encode_failure
 from outlast.model.ids import RunId
 from outlast.model.run import Status, StopKind
@@ -93,9 +95,8 @@ def client(database: FakeDatabase) -> BlockingClient:
 
 
 def client_of(database: FakeDatabase, *workflows: Workflow[Any, Any]) -> BlockingClient:
-    return BlockingClient(
-        Access(cast("Any", database), migrates=False), Calls(cast("Any", database.store), Catalog(workflows))
-    )
+    calls = Calls(cast("Any", database.store), Catalog(workflows))
+    return BlockingClient(Access(cast("Any", database), migrates=False), calls, Publishing(calls, Routes(())))
 
 
 # Starting.

@@ -16,9 +16,11 @@ from outlast.client.calls import Calls
 from outlast.client.catalog import Catalog
 from outlast.client.client import Client
 from outlast.client.endings import pauses
+from outlast.client.publishing import Publishing
 from outlast.engine.context import Context
 from outlast.engine.definition import workflow
 from outlast.errors import AppClosed, InvalidDuration, ResultTimeout, RunNotFound
+from outlast.events.routes import Routes
 from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import NewRun, Outcome, StartOutcome
@@ -89,8 +91,9 @@ class World:
         self.database: Any = FakeDatabase()
         self.access = Access(self.database, migrates=False)
         calls = Calls(self.database.store, Catalog([count]))
-        self.client = Client(self.access, calls)
-        self.blocking = BlockingClient(self.access, calls)
+        publishing = Publishing(calls, Routes(()))
+        self.client = Client(self.access, calls, publishing)
+        self.blocking = BlockingClient(self.access, calls, publishing)
         self.worker = worker or FakeWorker()
         if worker is not None:
             self.access.local = Local(worker, asyncio.get_running_loop())
