@@ -179,11 +179,15 @@ def test_migrate_says_what_it_did(cli: Cli) -> None:
     "target, said",
     [
         ("shop", "module:attribute"),
+        (":app", "module:attribute"),
+        ("shop:", "module:attribute"),
+        (".shop:app", "module:attribute"),
         ("nowhere:app", "no module 'nowhere'"),
         ("shop.deeper:app", "no module 'shop.deeper'"),
-        ("shop:nothing", "has no 'nothing'"),
+        ("shop:nothing", "has no 'nothing'. There is shop:app and shop:client.$"),
         ("shop:client.nothing", r"has no 'client\.nothing'"),
-        ("shop:work", "no Outlast"),
+        ("shop:work", "no Outlast.* but a Step. There is shop:app and shop:client.$"),
+        ("asyncio:run", r"no Outlast\(\.\.\.\), but a function\.$"),
     ],
 )
 def test_a_target_that_is_not_there_is_told(local_app: Outlast, target: str, said: str) -> None:
