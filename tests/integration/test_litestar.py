@@ -10,7 +10,7 @@ import pytest
 from litestar import Litestar, get, post
 from litestar.params import FromQuery
 
-from outlast import Outlast, SchemaBehind
+from outlast import DefinitionError, Outlast, SchemaBehind
 from outlast.integrations.litestar import CurrentOutlast, OutlastPlugin
 from support.greetings import Greeting
 from support.served import served
@@ -95,6 +95,13 @@ async def test_several_apps_have_names_of_their_own() -> None:
 
     async with served(api) as client:
         assert (await client.get("/")).json() == [True, True]
+
+
+def test_two_apps_of_one_name_are_refused_before_either_is_out_of_reach() -> None:
+    one, other = Greeting(), Greeting()
+
+    with pytest.raises(DefinitionError, match=r"'outlast' already.*name=\"billing\""):
+        Litestar([], plugins=[OutlastPlugin(one.app), OutlastPlugin(other.app)])
 
 
 async def test_an_app_that_cannot_be_opened_leaves_nothing_of_the_application_open() -> None:

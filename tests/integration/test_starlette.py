@@ -114,6 +114,17 @@ async def test_two_apps_have_two_names() -> None:
         assert (await client.get("/")).json() == [True, True]
 
 
+async def test_two_apps_of_one_name_are_refused_before_either_is_out_of_reach() -> None:
+    one, other = Greeting(), Greeting()
+
+    with pytest.raises(DefinitionError, match=r"'outlast' already.*name=\"billing\""):
+        async with lifespan(other.app, within=lifespan(one.app))(None):
+            raise AssertionError("it is open")
+
+    assert not one.app._access.is_open
+    assert not other.app._access.is_open
+
+
 @pytest.mark.parametrize("scope", [{"type": "http"}, {"type": "http", "state": {"outlast": "a text"}}])
 def test_an_application_without_the_lifespan_is_told_how_to_get_it(scope: dict[str, Any]) -> None:
     told = r"FastAPI\(lifespan=lifespan\(app\)\).*`FastAPI\(lifespan=app\.lifespan\)` opens the app too, but"

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.app import Outlast
+from outlast.errors import DefinitionError
 from outlast.integrations import extras
 
 try:
@@ -48,7 +49,15 @@ class OutlastPlugin(InitPluginProtocol):
         self.name = name
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
-        """Add to the configuration of an application; called by Litestar."""
+        """Add to the configuration of an application; called by Litestar.
+
+        Raises DefinitionError when the application has a dependency of this name.
+        """
+        if self.name in app_config.dependencies:
+            raise DefinitionError(
+                f"This application has a dependency {self.name!r} already, which would be out of reach. Give each app a "
+                'name: OutlastPlugin(app, name="billing").'
+            )
         opened = AsyncExitStack()
 
         # Litestar calls `on_startup` when every lifespan has been entered, and leaves the lifespans, the last one first,

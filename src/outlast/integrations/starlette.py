@@ -34,6 +34,7 @@ def lifespan(app: Outlast, *, within: Lifespan | None = None, name: str = NAME) 
     within: a lifespan that exists. It is entered first and left last, so what it opens (engines, clients) is there for as
         long as steps run. Its state is kept.
     name: under which `outlast_of` finds the app, where there is more than one: nest a second `lifespan` in the first.
+        Serving begins with DefinitionError when the state of `within` has that name already.
 
     Starlette runs the lifespan of the outermost application alone, not those of mounted ones. Their requests find the app
     all the same.
@@ -47,8 +48,14 @@ def lifespan(app: Outlast, *, within: Lifespan | None = None, name: str = NAME) 
             async with app.lifespan(api):
                 yield {name: app}
             return
-        async with within(api) as state, app.lifespan(api):
-            yield {**(state or {}), name: app}
+        async with within(api) as state:
+            if name in (state or {}):
+                raise DefinitionError(
+                    f"The state of this application has {name!r} already, which would be out of reach. Give each app a "
+                    'name: lifespan(app, within=..., name="billing").'
+                )
+            async with app.lifespan(api):
+                yield {**(state or {}), name: app}
 
     return both
 
