@@ -105,6 +105,10 @@ def test_sqlite_is_told_to_begin_with_a_lock(django_site: Site) -> None:
     with connected_to({"default": entry if django_site.database == "sqlite" else POSTGRESQL}):
         is_warned_still = "outlast.W001" in told()
 
+    entry["OPTIONS"] = {"transaction_mode": None}  # as Django takes it too
+    with connected_to({"default": entry}):
+        assert ("outlast.W001" in told()) == is_warned
+
     import django
 
     assert is_warned == (django_site.database == "sqlite" and django.VERSION >= (5, 1))

@@ -58,7 +58,7 @@ def _of_database(alias: str) -> Sequence[CheckMessage]:
     if (
         vendor == "sqlite"
         and django.VERSION >= _IMMEDIATE
-        and options.get("transaction_mode", "").upper() != "IMMEDIATE"
+        and str(options.get("transaction_mode")).upper() != "IMMEDIATE"
     ):
         found.append(
             Warning(
