@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
-from outlast import Context, Outlast, RunIdConflict, Signal, signals_on, workflow
+from outlast import Context, InvalidArgument, Outlast, RunIdConflict, Signal, signals_on, workflow
 from outlast.integrations.events_bus import wrap_blocking_publisher, wrap_publisher
 from outlast.integrations.events_messages import blocking_consumer, consumer
-from support.callers import awaiting_engine
+from support.callers import awaiting_engine, blocking_engine
 from support.programs.publishing import OrderDelivered, OrderPlaced, fulfil, make_app
 
 
@@ -43,7 +44,7 @@ async def written(app: Outlast) -> list[str]:
     return sorted(run.id for run in (await app.list()).runs)
 
 
-async def test_a_wrapped_bus_writes_first_and_then_tells(database_url: str) -> None:
+async def test_a_wrapped_bus_writes_first_and_then_tells(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(make_app(database_url)) as app:
         seen: list[list[str]] = []
 
@@ -55,6 +56,7 @@ async def test_a_wrapped_bus_writes_first_and_then_tells(database_url: str) -> N
         await publish(OrderPlaced("7"))
 
         assert seen == [[], ["order-7", "thanks-7"]]
+        assert "is published" not in caplog.text  # a bus has events of many kinds
 
 
 async def test_a_wrapped_bus_is_called_as_it_was(database_url: str) -> None:
@@ -92,6 +94,40 @@ async def test_a_publisher_of_several_events_writes_them_together(database_url: 
         assert await written(app) == ["order-7", "order-8", "order-9", "thanks-7", "thanks-8"]
 
 
+async def test_a_publisher_is_given_all_that_it_was_called_with_and_so_is_what_finds_the_events() -> None:
+    told: list[tuple[object, ...]] = []
+
+    async def publish(topic: str, *events: object, urgent: bool = False) -> None:
+        """Tell subscribers."""
+        told.append((topic, *events, urgent))
+
+    def publish_blocking(topic: str, *events: object, urgent: bool = False) -> None:
+        """Tell subscribers."""
+        told.append((topic, *events, urgent))
+
+    def urgent_ones(topic: str, *events: object, urgent: bool = False) -> list[object]:
+        return list(events) if urgent else []
+
+    found: list[tuple[object, ...]] = []
+
+    def no_transaction(*args: object, urgent: bool = False) -> None:
+        found.append((*args, urgent))
+
+    async with opened(make_app("sqlite://")) as app:
+        wrapped = wrap_publisher(app, publish, events=urgent_ones, tx=no_transaction)
+        blocking = wrap_blocking_publisher(app, publish_blocking, events=urgent_ones, tx=no_transaction)
+        await wrapped("orders", OrderPlaced("6"))
+        await wrapped("orders", OrderPlaced("7"), OrderPlaced("8"), urgent=True)
+        await asyncio.to_thread(blocking, "orders", OrderPlaced("9"), urgent=True)
+
+        assert await written(app) == ["order-7", "order-8", "order-9", "thanks-7", "thanks-8", "thanks-9"]
+
+    several = ("orders", OrderPlaced("7"), OrderPlaced("8"), True)
+    assert told == [("orders", OrderPlaced("6"), False), several, ("orders", OrderPlaced("9"), True)]
+    assert found == [several, ("orders", OrderPlaced("9"), True)]
+    assert wrapped.__doc__ == blocking.__doc__ == "Tell subscribers."
+
+
 async def test_what_cannot_be_written_is_not_told(database_url: str) -> None:
     async with opened(make_app(database_url)) as app:
         await app.start(fulfil, "other", id="order-7")
@@ -124,6 +160,25 @@ async def test_a_wrapped_bus_writes_in_the_transaction_that_it_finds(shared_data
 
         assert await written(app) == ["order-7", "thanks-7"]
     await engine.dispose()
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_publishers_that_are_not_awaited_write_in_a_transaction_too(shared_database_url: str, ends: str) -> None:
+    engine = blocking_engine(shared_database_url)
+    app = make_app(shared_database_url)
+    app.blocking.migrate()
+    publish = wrap_blocking_publisher(app, Bus().tell, tx=lambda event, *, urgent=False: session)
+    consume = blocking_consumer(app, event=OrderPlaced, id=str)
+
+    with Session(engine) as session:
+        publish(OrderPlaced("7"))
+        consume("8", tx=session)
+        session.commit() if ends == "commit" else session.rollback()
+
+    ids = sorted(run.id for run in app.blocking.list().runs)
+    assert ids == (["order-7", "order-8", "thanks-7", "thanks-8"] if ends == "commit" else [])
+    app.blocking.close()
+    engine.dispose()
 
 
 def test_wrapping_for_an_app_that_maps_nothing_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,6 +256,21 @@ async def test_a_message_is_taken_in_the_consumers_transaction(shared_database_u
 
         assert (await consume(Message("m-1", "7"))).signals[0].created
     await engine.dispose()
+
+
+async def test_an_event_that_is_yet_to_be_awaited_is_refused() -> None:
+    """It was published as an event that nothing maps: a line in the log, and the message was lost."""
+
+    async def event_in(message: dict[str, str]) -> object:
+        return OrderPlaced(message["order"])
+
+    async with opened(make_app("sqlite://")) as app:
+        with pytest.raises(InvalidArgument, match="awaited first"):
+            await consumer(app, event=event_in, id=lambda _: "m-1")({"order": "7"})
+        with pytest.raises(InvalidArgument, match="awaited first"):
+            await asyncio.to_thread(blocking_consumer(app, event=event_in, id=lambda _: "m-1"), {"order": "7"})
+
+        assert await written(app) == []
 
 
 async def test_a_message_that_cannot_be_read_writes_nothing() -> None:

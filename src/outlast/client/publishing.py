@@ -88,6 +88,13 @@ class Publishing:
         for event in events:
             if isinstance(event, type):
                 raise InvalidArgument(f"publish is given events; {event!r} is a type. Pass an instance of it.")
+            if inspect.isawaitable(event):
+                if inspect.iscoroutine(event):
+                    event.close()
+                raise InvalidArgument(
+                    f"publish is given events; {event!r} has to be awaited first. Nothing was written. Have what makes the "
+                    "event be a plain function, or await it and pass what it returns."
+                )
             route = self.routes.route(type(event))
             self._warn_of_nothing(type(event), route)
             starts += route.planned_starts(event)
