@@ -113,6 +113,21 @@ def test_a_signal_outside_of_a_block_is_published_and_warned_of_once(
 
 
 @pytest.mark.usefixtures("connected")
+def test_autocommit_switched_off_is_a_transaction_as_well(app: Outlast, caplog: pytest.LogCaptureFixture) -> None:
+    transaction.set_autocommit(False)
+    try:
+        orders().create(id="6")
+        transaction.rollback()
+        orders().create(id="7")
+        transaction.commit()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+    assert (written(app), caplog.text) == (["watch-7"], "")
+
+
+@pytest.mark.usefixtures("connected")
 def test_an_error_reaches_the_block(app: Outlast) -> None:
     from outlast import RunIdConflict
     from support.django_orders.mapped import watch
@@ -125,13 +140,16 @@ def test_an_error_reaches_the_block(app: Outlast) -> None:
     assert orders().count() == 0
 
 
-def test_a_signal_that_means_no_event_publishes_nothing_and_one_uid_connects_once(app: Outlast) -> None:
+def test_a_signal_that_means_no_event_publishes_nothing_and_one_uid_connects_once(
+    app: Outlast, caplog: pytest.LogCaptureFixture
+) -> None:
     from support.django_orders.mapped import OrderSaved
 
     said: list[object] = []
     mine = Signal()
 
-    def event_of(*, sender: object, order: str | None, **_: object) -> OrderSaved | None:
+    # What the project sends, and the sender: not what Django adds.
+    def event_of(*, sender: object, order: str | None) -> OrderSaved | None:
         said.append(sender)
         return None if order is None else OrderSaved(order)
 
@@ -139,7 +157,7 @@ def test_a_signal_that_means_no_event_publishes_nothing_and_one_uid_connects_onc
         publish_on_signal(app, mine, event_of, uid="orders")
 
     mine.send("shop", order=None)
-    assert (said, written(app)) == (["shop"], [])
+    assert (said, written(app), caplog.text) == (["shop"], [], "")
     with transaction.atomic():
         mine.send("shop", order="7")
     assert (said, written(app)) == (["shop", "shop"], ["watch-7"])

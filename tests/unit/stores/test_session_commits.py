@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -115,6 +116,20 @@ def test_a_registry_tells_by_its_own_session(session: Session) -> None:
 
     registry.commit()
     registry.remove()
+
+    assert done == ["done"]
+
+
+def test_awaiting_sessions_are_not_asked_about_where_nobody_has_loaded_them(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy's asyncio module needs greenlet, which an application without awaiting sessions may not have."""
+    monkeypatch.delitem(sys.modules, "sqlalchemy.ext.asyncio", raising=False)
+    done: list[str] = []
+
+    assert after_commit(session, lambda: done.append("done"))
+    assert not after_commit(object(), lambda: done.append("never"))
+    session.commit()
 
     assert done == ["done"]
 
