@@ -10,7 +10,7 @@ Held by tests/integration/test_alembic.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, MetaData, inspect, select
@@ -19,12 +19,9 @@ from outlast.errors import InvalidArgument
 from outlast.integrations import extras
 from outlast.stores.basis import Basis, make_basis
 from outlast.stores.databases.urls import installation_name
-from outlast.stores.dialects.base import Dialect
-from outlast.stores.dialects.mysql import MySQL
-from outlast.stores.dialects.postgresql import PostgreSQL
-from outlast.stores.dialects.sqlite import SQLite
 from outlast.stores.migrations.described import described_tables, first_rows
 from outlast.stores.migrations.runner import MIGRATIONS, Migration
+from outlast.stores.migrations.script import KINDS, note_of
 
 try:
     from alembic.autogenerate import comparators
@@ -38,12 +35,6 @@ except ModuleNotFoundError as error:
 IncludeName: TypeAlias = Callable[[str | None, Any, Any], bool]
 """Alembic's `include_name`: the name, what it names, and in what."""
 
-_DIALECTS: Final[Mapping[str, type[Dialect]]] = {
-    "sqlite": SQLite,
-    "postgresql": PostgreSQL,
-    "mysql": MySQL,
-    "mariadb": MySQL,
-}
 _BASIS: Final = "outlast"
 """Where a MetaData of ours says which installation it describes."""
 
@@ -91,7 +82,7 @@ def without_tables(
 
     Versionadded: 0.1
     """
-    ours = {table.name for kind in _DIALECTS for table in described_tables(_basis(schema, kind)).tables.values()}
+    ours = {table.name for kind in KINDS for table in described_tables(_basis(schema, kind)).tables.values()}
     prefixed = {name for name in ours if name.startswith(f"{schema}_")}
 
     def is_included(name: str | None, kind: str, parents: Any) -> bool:  # noqa: ANN401 -- Alembic's own
@@ -154,9 +145,8 @@ def _emptied(rows: str) -> str:
 
 def _noted(basis: Basis, connection: Connection, migration: Migration) -> _Done:
     table = basis.tables.migrations.fullname
-    now = basis.now.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     return _Done(
-        f"INSERT INTO {table} (version, name, applied_at) VALUES ({migration.version}, '{migration.name}', {now})",  # noqa: S608 -- ours alone
+        note_of(migration, basis, connection.dialect),
         f"DELETE FROM {table} WHERE version = {migration.version}",  # noqa: S608 -- ours alone
     )
 
@@ -173,9 +163,6 @@ def _listed(metadata: MetaData | Sequence[MetaData]) -> Sequence[MetaData]:
 
 
 def _basis(schema: str, kind: str) -> Basis:
-    dialect = _DIALECTS.get(kind)
-    if dialect is None:
-        raise InvalidArgument(
-            f"outlast has no tables for {kind} databases in Alembic; it has for {', '.join(_DIALECTS)}."
-        )
-    return make_basis(installation_name(schema), dialect, None)
+    if kind not in KINDS:
+        raise InvalidArgument(f"outlast has no tables for {kind} databases in Alembic; it has for {', '.join(KINDS)}.")
+    return make_basis(installation_name(schema), KINDS[kind].dialect, None)

@@ -25,7 +25,7 @@ def described_tables(basis: Basis) -> MetaData:
     described = MetaData(schema=name if schemas else None)
     made: list[ExecutableDDLElement] = [bookkeeping(basis)]
     for migration in MIGRATIONS:
-        made += _statements(basis, migration)
+        made += migration.made_on(basis)
     for statement in made:
         _describe(statement, described, has_identities=basis.dialect.name != "sqlite")
     return described
@@ -49,14 +49,8 @@ def _describe(statement: ExecutableDDLElement, described: MetaData, *, has_ident
 
 def first_rows(basis: Basis, migration: Migration) -> Sequence[str]:
     """Return what a migration writes into the tables that it makes."""
-    statements = [made.statement for made in _statements(basis, migration) if isinstance(made, DDL)]
+    statements = [made.statement for made in migration.made_on(basis) if isinstance(made, DDL)]
     return [statement for statement in statements if statement.startswith(_INSERT)]
-
-
-def _statements(basis: Basis, migration: Migration) -> Sequence[ExecutableDDLElement]:
-    if basis.dialect.has_transactional_ddl:
-        return migration.statements(basis.tables.name, schemas=basis.dialect.has_schemas)
-    return migration.repeatable(basis.tables.name)
 
 
 def _copy(table: Table, into: MetaData, *, has_identities: bool) -> None:

@@ -25,6 +25,12 @@ class Migration:
     statements: Callable[..., Sequence[ExecutableDDLElement]]
     repeatable: Callable[[str], Sequence[ExecutableDDLElement]]
 
+    def made_on(self, basis: Basis) -> Sequence[ExecutableDDLElement]:
+        """Return the statements that this kind of database needs."""
+        if basis.dialect.has_transactional_ddl:
+            return self.statements(basis.tables.name, schemas=basis.dialect.has_schemas)
+        return self.repeatable(basis.tables.name)
+
 
 MIGRATIONS: Final = (Migration(1, "initial", v0001_initial.statements, v0001_initial_mysql.statements),)
 LATEST: Final = MIGRATIONS[-1].version
@@ -71,9 +77,7 @@ def migrate(basis: Basis) -> Op[tuple[int, ...]]:
 
 
 def _apply(basis: Basis, migration: Migration) -> Op[None]:
-    name, dialect = basis.tables.name, basis.dialect
-    is_whole = dialect.has_transactional_ddl
-    for ddl in migration.statements(name, schemas=dialect.has_schemas) if is_whole else migration.repeatable(name):
+    for ddl in migration.made_on(basis):
         yield Statement(ddl)
     migrations = basis.tables.migrations
     recorded = (

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect as SqlDialect
 from sqlalchemy.schema import CreateSchema, ExecutableDDLElement
 
-from outlast.stores.basis import make_basis
+from outlast.stores.basis import Basis, make_basis
 from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.mysql import MySQL
 from outlast.stores.dialects.postgresql import PostgreSQL
@@ -48,19 +48,18 @@ def script(kind: str, name: str, *, since: int = 0) -> tuple[str, ...]:
         made.append(_worded(bookkeeping(basis), chosen))
     for migration in MIGRATIONS:
         if migration.version > since:
-            made += [_worded(statement, chosen) for statement in _statements(migration, name, basis.dialect)]
-            now = basis.now.compile(dialect=chosen.words, compile_kwargs={"literal_binds": True})
-            made.append(
-                f"INSERT INTO {basis.tables.migrations.fullname} (version, name, applied_at) "  # noqa: S608  ours alone
-                f"VALUES ({migration.version}, '{migration.name}', {now})"
-            )
+            made += [_worded(statement, chosen) for statement in migration.made_on(basis)]
+            made.append(note_of(migration, basis, chosen.words))
     return tuple(made)
 
 
-def _statements(migration: Migration, name: str, dialect: Dialect) -> list[ExecutableDDLElement]:
-    if dialect.has_transactional_ddl:
-        return list(migration.statements(name, schemas=dialect.has_schemas))
-    return list(migration.repeatable(name))
+def note_of(migration: Migration, basis: Basis, words: SqlDialect) -> str:
+    """Return the statement that notes a version as applied."""
+    now = basis.now.compile(dialect=words, compile_kwargs={"literal_binds": True})
+    return (
+        f"INSERT INTO {basis.tables.migrations.fullname} (version, name, applied_at) "  # noqa: S608  ours alone
+        f"VALUES ({migration.version}, '{migration.name}', {now})"
+    )
 
 
 def _worded(statement: ExecutableDDLElement, kind: Kind) -> str:
