@@ -7,8 +7,8 @@ it imports when a test asks for one of the fixtures, and not before. Held by tes
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -91,19 +91,15 @@ def _run(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     The runner gets its loop from a factory, and so leaves alone which loop the tests around it find current.
     """
-    done: list[T] = []
 
-    def run() -> None:
+    def run() -> T:
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            done.append(runner.run(make()))
+            return runner.run(make())
 
     if _has_loop():
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    else:
-        run()
-    return done[0]
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(run).result()
+    return run()
 
 
 def _has_loop() -> bool:

@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+import outlast_pytest
+
 pytest_plugins = "pytester"
 
 OTHERS: Final = ("xdist", "xdist.looponfail", "randomly", "faker", "hypothesispytest")
@@ -208,6 +210,20 @@ def test_draining_inside_of_a_loop_says_what_to_do(pytester: pytest.Pytester) ->
     )
 
     passes(pytester, "-p", "no:asyncio", "-p", "no:anyio", passed=1)
+
+
+async def test_closing_beside_a_loop_that_runs_tells_what_went_wrong() -> None:
+    """It was printed by the thread, and what the test saw was an IndexError."""
+
+    async def close() -> str:
+        return "closed"
+
+    async def fail() -> None:
+        raise LookupError("of the database")
+
+    assert outlast_pytest._run(close) == "closed"
+    with pytest.raises(LookupError, match="of the database"):
+        outlast_pytest._run(fail)
 
 
 def test_a_project_that_uses_none_of_it_imports_nothing(pytester: pytest.Pytester) -> None:
