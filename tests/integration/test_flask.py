@@ -277,11 +277,34 @@ def test_the_commands_see_to_the_tables(extension: MakeExtension, tmp_path: Path
 
     assert [done.exit_code for done in commands] == [3, 0, 0, 0]
     assert [done.output.strip() for done in commands] == [
-        "The tables are at version none; this code needs version 1.",
+        "The tables are at version none; this code needs version 1.\nBring them up to date with: flask outlast migrate",
         "Applied 1; the tables are up to date.",
         "The tables were up to date already.",
         "The tables are at version 1; this code needs version 1.",
     ]
+
+
+def test_what_is_wrong_with_an_application_is_said_in_one_line_by_its_commands(extension: MakeExtension) -> None:
+    def twice(flask: Flask) -> Outlast:
+        return Outlast("sqlite://", workflows=[hello, hello])
+
+    for name in ("worker", "migrate", "status"):
+        flask = application(extension(twice, "process"), "sqlite://")
+        done = flask.test_cli_runner().invoke(args=["outlast", name])
+
+        assert done.exit_code == 1
+        assert done.output.startswith("Error: DefinitionError: ")
+
+
+def test_a_function_that_makes_no_outlast_is_told(extension: MakeExtension) -> None:
+    def forgets_to_return(flask: Flask) -> Any:
+        Outlast("sqlite://")
+
+    outlast = extension(forgets_to_return, "process")
+    flask = application(outlast, "sqlite://")
+
+    with flask.app_context(), pytest.raises(DefinitionError, match="it returned None"):
+        _ = outlast.blocking
 
 
 def test_an_application_without_the_extension_is_told_what_is_missing() -> None:

@@ -21,7 +21,8 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from outlast.app import Outlast
@@ -206,7 +207,12 @@ class _Place:
     def _made(self) -> Outlast:
         if self._app is None:
             with self._flask.app_context():
-                self._app = self._make(self._flask)
+                made = self._make(self._flask)
+            if not isinstance(made, Outlast):  # pyright: ignore[reportUnnecessaryIsInstance]  not every caller checks types
+                raise DefinitionError(
+                    f"FlaskOutlast is given a function that returns the application's Outlast(...); it returned {made!r}."
+                )
+            self._app = made
         return self._app
 
 
@@ -232,22 +238,24 @@ def _commands(name: str, place: _Place) -> AppGroup:
         """Execute runs in this process until SIGTERM or Ctrl-C."""
         # Nothing happens where the application has set logging up itself.
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        raise SystemExit(_told(lambda: asyncio.run(work(place.app, click.echo))))
+        with _told():
+            code = asyncio.run(work(place.app, click.echo))
+        raise SystemExit(code)
 
     @group.command("migrate")
     def migrate() -> None:
         """Bring the tables up to date, once, however many run it at the same time."""
-        applied = _told(place.app.blocking.migrate)
-        place.app.blocking.close()
-        click.echo(migrated(applied))
+        with _told(), closing(place.app.blocking) as client:
+            click.echo(migrated(client.migrate()))
 
     @group.command("status")
     def status() -> None:
         """Compare the tables with this code. Exits with 3 when they are missing or older."""
-        found, needed = _told(place.app.blocking.schema_version)
-        place.app.blocking.close()
+        with _told(), closing(place.app.blocking) as client:
+            found, needed = client.schema_version()
         click.echo(f"The tables are at version {found or 'none'}; this code needs version {needed}.")
         if found < needed:
+            click.echo(f"Bring them up to date with: flask {name} migrate")
             raise SystemExit(BEHIND)
 
     # Held by the group.
@@ -255,9 +263,10 @@ def _commands(name: str, place: _Place) -> AppGroup:
     return group
 
 
-def _told(action: Callable[[], T]) -> T:
+@contextmanager
+def _told() -> Generator[None, None, None]:
     """Say what is wrong in one line where a traceback would tell no more."""
     try:
-        return action()
+        yield
     except OutlastError as error:
         raise click.ClickException(in_words(error)) from error
