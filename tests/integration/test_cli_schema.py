@@ -104,6 +104,10 @@ def test_statements_are_printed_without_a_database_too(kind: str) -> None:
 def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
     assert "--url or OUTLAST_URL" in run("status").output
     assert "there are sqlite, postgresql" in run("sql", "--dialect", "oracle").output
+    # Nothing is passed over in silence: the tables of another schema would be printed, or made.
+    assert "Leave one of them out" in run("migrate", "shop:app", "--schema", "billing").output
+    assert "leave shop:app out" in run("sql", "shop:app", "--dialect", "mysql").output
+    assert "--since goes with --dialect" in run("sql", "--url", f"sqlite:///{tmp_path}/a.db", "--since", "1").output
     (tmp_path / "other.db").write_text("no database")
     broken = run("status", "--url", f"sqlite:///{tmp_path}/other.db")
     assert broken.exit_code == 1

@@ -62,9 +62,15 @@ def sql(
 ) -> None:
     """Print the statements that bring the tables up to date, for a person's own tool. Executes nothing."""
     with errors_told():
+        if kind is None and since:
+            raise NotFound(
+                "--since goes with --dialect; an application or a database says itself which version it has."
+            )
         if kind is None:
             with closing(_app(target, url, schema).blocking) as client:
                 statements = client.migration_statements()
+        elif target is not None:
+            raise NotFound(f"--dialect asks no database: leave {target} out, and name its schema with --schema.")
         elif kind in KINDS:
             statements = script(kind, schema, since=since)
         else:
@@ -91,6 +97,10 @@ def _is_absent(url: str) -> bool:
 
 def _app(target: str | None, url: str | None, schema: str) -> Outlast:
     if target is not None:
+        if schema != "outlast":
+            raise NotFound(
+                f"--schema goes with --url; {target} says itself where its tables are. Leave one of them out."
+            )
         return load_app(target)
     if url is None:
         raise NotFound("Name an application (such as shop.main:app), or a database with --url or OUTLAST_URL.")
