@@ -242,6 +242,7 @@ async def test_a_rolled_back_savepoint_takes_what_was_recorded_in_it(shared_data
             quiet.record(OrderPlaced("within"))
             with session.begin_nested():
                 session.add(Order.place("undone with it"))
+            quiet.record(OrderPlaced("last within"))
             raise Undone
         with session.begin_nested():
             session.add(Order.place("inner"))
@@ -257,13 +258,17 @@ async def test_a_rolled_back_savepoint_takes_what_was_recorded_in_it(shared_data
 async def test_what_was_let_go_of_after_it_was_saved_is_published(shared_database_url: str, colour: Any) -> None:
     def work(session: Session) -> None:
         session.add(Order.place("7"))
+        changed = session.get_one(Order, "8")
+        changed.parcel = "P-8"
+        changed.record(OrderPlaced("8"))
         session.flush()
         session.expunge_all()
 
     async with world(shared_database_url, colour) as (app, transact):
+        await transact(lambda session: session.add(Order(id="8")))
         await transact(work)
 
-        assert await written(app) == ["order-7", "thanks-7"]
+        assert await written(app) == ["order-7", "order-8", "thanks-7", "thanks-8"]
 
 
 async def test_what_is_loaded_and_only_records_is_not_forgotten(shared_database_url: str, colour: Any) -> None:
