@@ -123,6 +123,7 @@ SQLALCHEMY_SESSION: Final = Kind(
         (_ASYNCIO, "async_sessionmaker"): (
             "Pass a session of it: `async with make_session.begin() as session: ... tx=session`."
         ),
+        ("flask_sqlalchemy", "SQLAlchemy"): "Pass its session: `tx=db.session`.",
         ("sqlalchemy.orm", "SessionTransaction"): (
             "Pass the session that it belongs to: `with session.begin(): ... tx=session`."
         ),
