@@ -102,6 +102,16 @@ async def test_a_websocket_finds_it_too() -> None:
     assert [message.get("text") for message in sent] == [None, '"Hello, Ada!"', None]
 
 
+async def test_a_lifespan_alone_ends_as_it_began() -> None:
+    greeting = Greeting()
+
+    async with lifespan(greeting.app)(None) as state:
+        assert state == {"outlast": greeting.app}
+        assert greeting.app._access.is_open
+
+    assert not greeting.app._access.is_open
+
+
 async def test_two_apps_have_two_names() -> None:
     one, other = Greeting(), Greeting()
 

@@ -8,7 +8,7 @@ Held by tests/integration/test_starlette.py.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeAlias
 
 from outlast.app import Outlast
@@ -44,11 +44,7 @@ def lifespan(app: Outlast, *, within: Lifespan | None = None, name: str = NAME) 
 
     @asynccontextmanager
     async def both(api: Any) -> AsyncGenerator[dict[str, Any]]:  # noqa: ANN401 -- whatever kind of application it is
-        if within is None:
-            async with app.lifespan(api):
-                yield {name: app}
-            return
-        async with within(api) as state:
+        async with nullcontext[None]() if within is None else within(api) as state:
             if name in (state or {}):
                 raise DefinitionError(
                     f"The state of this application has {name!r} already, which would be out of reach. Give each app a "
