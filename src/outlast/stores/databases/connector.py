@@ -16,7 +16,12 @@ from sqlalchemy.dialects.postgresql import psycopg as psycopg_dialect
 from outlast.errors import DatabaseUnavailable, DriverMissing, InvalidArgument
 from outlast.model.connections import ConnectionOptions, ProvideCredentials
 from outlast.ports.operation import Statement
-from outlast.stores.databases import asyncpg_statements, psycopg_connection, psycopg_statements
+from outlast.stores.databases import (
+    asyncpg_connection,
+    asyncpg_statements,
+    psycopg_connection,
+    psycopg_statements,
+)
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.urls import PostgresTarget, parse_url
 from outlast.stores.databases.wire import BEGIN, Wire, beginning_with
@@ -124,6 +129,7 @@ class Connector:
         connection: asyncpg.Connection[asyncpg.Record] = await driver.connect(
             (await self._current_url()).render_as_string(hide_password=False),
             timeout=_CONNECT_TIMEOUT,
+            connection_class=asyncpg_connection.held_class(),
             server_settings=self._startup(settings),
             statement_cache_size=0 if self._options.transaction_pooling else 256,
             max_cached_statement_lifetime=0,

@@ -21,7 +21,7 @@ from outlast.ports.transactions import Transactions
 from outlast.stores.basis import make_basis
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.database import SqlDatabase
-from outlast.stores.databases.mysql_link import WIRE, MySQLLink, Session
+from outlast.stores.databases.mysql_link import RESET, WIRE, MySQLLink, Session
 from outlast.stores.databases.pooled_road import PooledRoad
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
 from outlast.stores.dialects.base import Dialect
@@ -55,15 +55,15 @@ _ON_MARIADB: Final = "/*M! , idle_transaction_timeout = 10, in_predicate_convers
 _ON_MYSQL: Final = "/*!80000 , range_optimizer_max_mem_size = 0 */"
 _READ_COMMITTED: Final = "set session transaction isolation level read committed"
 OURS: Final = Session((_READ_COMMITTED, f"set session {_SETTINGS} {_ON_MARIADB} {_ON_MYSQL}"), _IDLE)
-GIVEN: Final = Session(
-    (
-        # As on PostgreSQL, and in no other transaction's way for what it has only looked at.
-        _READ_COMMITTED,
-        # What a process that is paused inside a step has locked, another that has taken its run over waits for.
-        "set session autocommit = 1, wait_timeout = 60, sql_mode = concat(@@sql_mode, ',STRICT_TRANS_TABLES')",
-    ),
-    60,
+_CLEAN: Final = (
+    # Said after each use, so all at once. READ COMMITTED as on PostgreSQL, and in no other transaction's way for what it
+    # has only looked at. What a process that is paused inside a step has locked, another that has taken its run over
+    # waits for.
+    "set names utf8mb4, session autocommit = 1, session wait_timeout = 60, "
+    "session sql_mode = concat(@@sql_mode, ',STRICT_TRANS_TABLES') "
+    "/*M! , session tx_isolation = 'READ-COMMITTED' */ /*!80000 , session transaction_isolation = 'READ-COMMITTED' */"
 )
+GIVEN: Final = Session((_CLEAN,), 60)
 """Connections that the application writes on: its statements are not ours."""
 
 LIMITS: Final = Limits(
@@ -170,12 +170,20 @@ class Connector:
         arguments = {**self._arguments(), **_as_arguments(given)}
         connection: Any = await driver.connect(**arguments, client_flag=_found_rows(), autocommit=True)
         try:
-            return await _set_up(connection, driver.cursors.Cursor, session)
+            link = MySQLLink(connection, driver.cursors.Cursor, session, self._url.database or "")
+            await link.say(*session.texts)
+            return link
         except BaseException:
             connection.close()
             raise
 
-    def blocking_engine(self, session: Session = OURS) -> Engine:
+    def given_engine(self) -> Engine:
+        """Return an engine for the application's statements, of which nothing is left when a connection comes back."""
+        engine = self.blocking_engine(GIVEN, pool_reset_on_return=None)
+        event.listen(engine, "reset", partial(_reset_blocking, self._url.database or ""))
+        return engine
+
+    def blocking_engine(self, session: Session = OURS, **options: Any) -> Engine:  # noqa: ANN401 - SQLAlchemy's
         _driver("pymysql", "Blocking calls on MySQL and MariaDB need PyMySQL")
         engine = create_engine(
             "mysql+pymysql://",
@@ -184,6 +192,7 @@ class Connector:
             max_overflow=0,
             # Before the server ends them.
             pool_recycle=session.idle // 2,
+            **options,
         )
         event.listen(engine, "connect", partial(_set_up_blocking, session))
         if self._provide is not None:
@@ -228,16 +237,20 @@ def _as_arguments(given: Credentials | None) -> dict[str, Any]:
     return {"password": given.password} | ({} if given.user is None else {"user": given.user})
 
 
-async def _set_up(connection: Any, cursors: Any, session: Session) -> MySQLLink:  # noqa: ANN401 - asyncmy has no types
-    link = MySQLLink(connection, cursors, session)
-    await link.say(*session.texts)
-    return link
-
-
 def _set_up_blocking(session: Session, connection: Any, _record: object) -> None:  # noqa: ANN401 - PyMySQL's
     with connection.cursor() as cursor:
         for statement in session.texts:
             cursor.execute(statement)
+
+
+def _reset_blocking(database: str, connection: Any, _record: object, state: Any) -> None:  # noqa: ANN401 - PyMySQL's
+    if state.terminate_only:
+        return
+    connection._execute_command(RESET, b"")  # noqa: SLF001 - the driver has no word for it
+    connection._read_ok_packet()  # noqa: SLF001 - as above
+    connection.cursorclass = importlib.import_module("pymysql.cursors").Cursor
+    _set_up_blocking(GIVEN, connection, None)
+    connection.select_db(database)
 
 
 class GivenConnections:
@@ -245,7 +258,7 @@ class GivenConnections:
 
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
         self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), WIRE, limit=CONNECTIONS)
-        self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
+        self._blocking = EngineRoad(dialect, connector.given_engine, disposes=True)
         self.transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._begin_blocking, is_sure=True
         )  # fmt: skip

@@ -13,6 +13,9 @@ from outlast.ports.operation import Result, Statement
 from outlast.stores.databases.mysql_statements import execute_awaiting
 from outlast.stores.databases.wire import Wire
 
+RESET: Final = 0x1F
+"""`COM_RESET_CONNECTION` of the protocol: all of the session is as if it were new, but for its database."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -25,8 +28,9 @@ class Session:
 class MySQLLink:
     """One connection. It is taken for closed when it has been idle for so long that the server may end it."""
 
-    def __init__(self, connection: Any, cursors: Any, session: Session) -> None:  # noqa: ANN401 - asyncmy's
+    def __init__(self, connection: Any, cursors: Any, session: Session, database: str) -> None:  # noqa: ANN401 - asyncmy's
         self.raw = connection
+        self._database = database
         self._cursors = cursors
         self._set_up = session.texts
         self._fresh = session.idle / 2
@@ -73,8 +77,11 @@ class MySQLLink:
         return bool(self.raw.get_transaction_status())
 
     async def reset(self) -> None:
-        """Take back the settings and locks of the session. The driver has no word for more."""
-        await self.say(*self._set_up, "DO RELEASE_ALL_LOCKS()")
+        """Leave nothing of the application's behind."""
+        await self.raw._execute_command(RESET, b"")  # noqa: SLF001 - the driver has no word for it
+        await self.raw._read_ok_packet()  # noqa: SLF001 - as above
+        await self.say(*self._set_up)
+        await self.raw.select_db(self._database)
 
     def is_closed(self) -> bool:
         if self.raw.connected and time.monotonic() - self._used_at > self._fresh:

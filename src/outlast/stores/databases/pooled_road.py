@@ -98,6 +98,9 @@ async def _take_back(pool: HeldPool[Link], connection: Link, *, is_clean: bool) 
             await connection.reset()
         except Exception:
             logger.debug("A connection could not be cleaned up.", exc_info=True)
+        except BaseException:
+            pool.drop(connection)
+            raise
         else:
             pool.give(connection)
             return

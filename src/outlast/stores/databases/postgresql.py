@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import URL, Engine
+from sqlalchemy import URL, Engine, event
 
 from outlast.model.connections import ConnectionOptions
 from outlast.ports.clock import Clock
@@ -17,6 +17,7 @@ from outlast.stores.databases.connector import CONNECTIONS, LIMITED, SETTING, Co
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
 from outlast.stores.databases.pooled_road import PooledRoad
+from outlast.stores.databases.postgres_reset import reset_blocking
 from outlast.stores.databases.raw_pools import BlockingPoolRoad, PoolRoad, RawPool
 from outlast.stores.databases.roads import BlockingRoad, Road
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
@@ -137,7 +138,7 @@ class GivenConnections:
 
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
         self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), connector.wire, limit=CONNECTIONS)
-        self._blocking = EngineRoad(dialect, partial(connector.blocking_engine, GIVEN), disposes=True)
+        self._blocking = EngineRoad(dialect, partial(_given_engine, connector), disposes=True)
         self.transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._blocking.begin, is_sure=True
         )  # fmt: skip
@@ -149,3 +150,9 @@ class GivenConnections:
     def close_blocking(self) -> None:
         # Those that a worker has at this moment are closed when it gives them back, and it makes new ones.
         self._blocking.close()
+
+
+def _given_engine(connector: Connector) -> Engine:
+    engine = connector.blocking_engine(GIVEN)
+    event.listen(engine, "reset", reset_blocking)
+    return engine

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from outlast.stores.databases.postgres_reset import RESET
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -15,7 +17,6 @@ _IDLE: Final = 0
 """`TransactionStatus.IDLE`."""
 _LOOK_UP: Final = 60.0
 """Seconds after which a wait looks whether it missed something. It never does: it is told by the event loop."""
-_RESET: Final = "select pg_advisory_unlock_all(); close all; unlisten *; reset all"
 
 
 async def connect(arguments: Mapping[str, Any], *, prepares: bool) -> psycopg.AsyncConnection[Any]:
@@ -59,7 +60,8 @@ def held_class() -> Any:  # noqa: ANN401 - a class over one that may not be inst
 
         async def reset(self) -> None:
             """Leave nothing of the application's behind."""
-            await self.execute(_RESET)
+            self.row_factory, self.cursor_factory = driver.rows.tuple_row, driver.AsyncCursor
+            await self.execute(RESET)
 
         def terminate(self) -> None:
             self.pgconn.finish()

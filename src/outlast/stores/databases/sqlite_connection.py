@@ -23,6 +23,11 @@ BUSY_TIMEOUT: Final = 5.0
 LOOK_EVERY: Final = 0.02
 """Seconds between two looks at whether the file is still there. A look costs some microseconds."""
 
+_OF_THE_SESSION: Final = """
+    select name from temp.sqlite_master union all select name from pragma_database_list where seq > 1 limit 1
+"""
+"""Tables that go with their connection, and further files that were attached to it."""
+
 _BEGIN: Final[dict[Span, str | None]] = {"write": "BEGIN IMMEDIATE", "read": "BEGIN", "alone": None}
 
 
@@ -71,11 +76,18 @@ class SQLiteConnection:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
             finally:
-                connection.row_factory, connection.text_factory = None, str
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                self._take_back(connection)
         finally:
             self._lock.release()
+
+    def _take_back(self, connection: sqlite3.Connection) -> None:
+        """Leave nothing of the application's behind. A database in memory is this connection, and keeps its tables."""
+        connection.row_factory, connection.text_factory, connection.isolation_level = None, str, None
+        if self._path is not None and connection.execute(_OF_THE_SESSION).fetchone() is not None:
+            connection.close()
+            self._connection = None
 
     def _take(self) -> None:
         # Who has it may be a function of the application's that waits for what waits here. As with a file, patience ends.
