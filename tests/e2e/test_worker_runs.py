@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from outlast import Context, Outlast, Retry, RunFailed, Signal, Status, StepContext, WorkerOptions, step, workflow
+from outlast.ports.operation import Op
+from outlast.ports.store import Claim, ClaimRequest
+from outlast.stores.sql import SqlStore
 from outlast.testing import ManualClock
+from outlast.worker import turnover
 from support.gated_order import drained, effects, opened, order, parked, prepare
 from support.worker_fakes import until
 
@@ -271,3 +275,42 @@ async def test_smaller_priorities_go_first(url: str, clock: ManualClock) -> None
             await app.start(plain, number, priority=priority)
         await app.drain()
     assert order_of_runs == [1, 3, 0, 2]
+
+
+async def test_runs_that_were_claimed_ahead_of_slow_ones_go_on_elsewhere(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker takes more than it has slots for, since all went quickly until now; another one has free slots."""
+    monkeypatch.setattr(turnover, "_MOMENT", 3600.0)  # a slow machine must not forget how quick the first ones were
+    asked: list[tuple[int, int]] = []
+    claim = SqlStore.claim
+
+    def noted(store: SqlStore, request: ClaimRequest) -> Op[Claim]:
+        answer = yield from claim(store, request)
+        asked.append((request.limit, len(answer.runs)))
+        return answer
+
+    monkeypatch.setattr(SqlStore, "claim", noted)
+    gate, begun = asyncio.Event(), set[int]()
+
+    @step
+    async def passing(number: int) -> int:
+        begun.add(number)
+        if number >= 64:
+            await gate.wait()
+        return number
+
+    @workflow("passes")
+    async def passes(ctx: Context, number: int) -> int:
+        return await passing(number)
+
+    async with opened(Outlast(url, workflows=[passes], worker=False)) as client:
+        runs = await client.start_many(passes, range(64 + 32))
+        async with Outlast(url, workflows=[passes], worker=WorkerOptions(concurrency=16, poll="1h")):
+            await until(lambda: len(begun) == 64 + 16)
+            assert sum(taken for _, taken in asked) > 64 + 16, "more were claimed than had slots"
+            async with Outlast(url, workflows=[passes], worker=WorkerOptions(concurrency=16, poll="1h")):
+                await until(lambda: len(begun) == 64 + 32)
+                gate.set()
+                assert sorted([await run.result() for run in runs]) == list(range(64 + 32))
+        assert {run.lapses for run in (await client.list(limit=200)).runs} == {0}

@@ -33,7 +33,7 @@ _LULL: Final = 0.004
 
 
 class Claims:
-    """Take due runs for a tenure: one claim at a time, as many runs as there are free slots."""
+    """Take due runs for a tenure, one claim at a time."""
 
     def __init__(self, place: Workplace) -> None:
         self._place = place
@@ -47,12 +47,11 @@ class Claims:
         """True while runs may be on their way here."""
         return self._lock.locked()
 
-    async def claim(self, tenure: Tenure) -> int:
+    async def claim(self, tenure: Tenure, limit: int) -> int:
         """Claim once and have the turns begun; return how many. Raises LeaseLost and DatabaseUnavailable."""
         async with self._lock:
             if tenure.owns_strays:
                 await self._hand_back_strays(tenure)
-            limit = tenure.free
             if limit <= 0 or not self._workflows:
                 return 0
             with self._place.parked.kept():
@@ -107,7 +106,7 @@ class Looking:
         self._again = 0.0
         self.has_backlog = False
         """More runs were due than could be taken."""
-        self._free: Callable[[], int] = lambda: 0
+        self._room: Callable[[], int] = lambda: 0
 
     def kick(self) -> None:
         """Look now; after the look in flight, if there is one. On the worker's loop only."""
@@ -126,9 +125,9 @@ class Looking:
 
     def slot_freed(self) -> None:
         """Look now when runs were left for want of a slot. Slots that become free together are filled together."""
-        if not self._is_hungry:
+        if not self._is_hungry or self._is_kicked:
             return
-        if self._free() >= self._enough:
+        if self._room() >= self._enough:
             self.kick()
         elif self._lull is None:
             self._lull = self._place.call_later(_LULL, self._lull_over)
@@ -161,16 +160,18 @@ class Looking:
 
     async def _look(self) -> None:
         tenure = await self._tenure()
-        self._free = lambda: tenure.free
-        wanted = tenure.free
-        self.has_backlog = wanted > 0 and await self._claim(tenure) >= wanted
+        self._room = lambda: tenure.room
+        wanted = min(tenure.room, self._place.concurrency)
+        self.has_backlog = await self._claim(tenure, wanted) >= wanted > 0
         self._is_hungry = self.has_backlog or wanted <= 0
+        if self.has_backlog and tenure.room >= self._enough:
+            self.kick()
         # A caller's open transaction may have them for long, another worker for a moment.
         self._again = min(max(self._again * 2, _AGAIN), self._poll) if self._claims.passed_by else 0.0
 
-    async def _claim(self, tenure: Tenure) -> int:
+    async def _claim(self, tenure: Tenure, wanted: int) -> int:
         try:
-            return await self._claims.claim(tenure)
+            return await self._claims.claim(tenure, wanted)
         except LeaseLost:
             self._place.loop.call_soon(tenure.lose, context=self._place.context)
             await asyncio.sleep(0)

@@ -139,6 +139,7 @@ class Flusher:
         self._task: asyncio.Task[None] | None = None
         self._aside_task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_held = False
         self._pid = os.getpid()
 
     def write(self, writer: Writer) -> None:
@@ -151,6 +152,16 @@ class Flusher:
         self._starters.append(starter)
         self._begin()
 
+    def hold(self) -> None:
+        """Form no new batch until `release`: more writers come at once."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Go on after `hold`."""
+        self._is_held = False
+        if self._writers or self._starters:
+            self._begin()
+
     def abandon(self) -> None:
         """Take no more and write no more; whoever waits is neither told that it was written nor that it was not."""
         self._is_closed = True
@@ -162,13 +173,13 @@ class Flusher:
                 task.cancel()
 
     def _begin(self) -> None:
-        if self._task is None and not self._is_closed:
+        if self._task is None and not self._is_closed and not self._is_held:
             # The task starts in the next pass of the loop: whoever else is ready in this one comes along.
             self._task = self._loop.create_task(self._flush_all(), name="outlast-flush", context=self._context)
 
     async def _flush_all(self) -> None:
         try:
-            while (self._writers or self._starters) and os.getpid() == self._pid:
+            while (self._writers or self._starters) and not self._is_held and os.getpid() == self._pid:
                 await self._flush(self._next())
         except LeaseLost:
             self._lose()

@@ -211,7 +211,7 @@ class Shift:
                 await self._renew(tenure)
             store, mine = self.place.database.store, tenure.lease.worker
             await self.place.database.run(lambda: store.reap(sparing=mine))
-            return await self._claims.claim(tenure)
+            return await self._claims.claim(tenure, tenure.free)
         except LeaseLost:
             await self._in_callback(tenure.lose)
             return 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -19,18 +18,17 @@ from outlast.model.failures import encode_failure
 from outlast.model.ids import RunId
 from outlast.model.run import Status, Stop
 from outlast.ports.store import ClaimedRun, Lease, NewRun, Outcome, StartOutcome
+from outlast.worker.beginning import Beginning
 from outlast.worker.drivable import Drivable, Unusable
 from outlast.worker.flusher import Flusher, Writer
 from outlast.worker.starting import Start
 from outlast.worker.turn import Turn
+from outlast.worker.turnover import Turnover
 from outlast.worker.workplace import Workplace
 
 logger = logging.getLogger("outlast.worker")
 
 _MANY_LAPSES: Final = 3
-
-_SLICE: Final = 0.01
-"""Seconds in which claimed runs are begun before the loop serves others again: a replay may be long."""
 
 
 @dataclass(slots=True)
@@ -63,21 +61,32 @@ class Tenure:
         """Runs whose last write is under way: they have a desk, but execute nothing."""
         self._starts: dict[RunId, Start] = {}
         self._stops: dict[RunId, Stop] = {}
-        self._claimed: deque[tuple[ClaimedRun, Drivable | None]] = deque()
+        self._claimed = Beginning(self, place, self._flusher)
+        self._turnover = Turnover(place.concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # What the worker asks.
 
     @property
     def free(self) -> int:
-        """How many more runs may begin.
+        """How many more runs may begin; less than none when runs were claimed ahead."""
+        return self.slots - len(self._claimed)
+
+    @property
+    def room(self) -> int:
+        """How many more runs may be claimed: also those that will be able to begin when they are here."""
+        return self.free + self._turnover.ahead(time.monotonic())
+
+    @property
+    def slots(self) -> int:
+        """How many slots have neither a run nor a start.
 
         A run that only waits for its last write takes no slot, so that the next ones can be claimed meanwhile. But as many
         again as there are slots are the most, or a slow database would be given ever more to write.
         """
         concurrency, desks = self._place.concurrency, len(self._desks)
         executing = max(desks - len(self._leaving), desks - concurrency)
-        return concurrency - executing - len(self._starts) - len(self._claimed)
+        return concurrency - executing - len(self._starts)
 
     @property
     def is_idle(self) -> bool:
@@ -87,7 +96,7 @@ class Tenure:
     @property
     def held(self) -> tuple[RunId, ...]:
         """All runs that this worker knows it owns."""
-        return (*self._desks, *self._starts, *(run.id for run, _ in self._claimed))
+        return (*self._desks, *self._starts, *self._claimed)
 
     def can_start(self, run: NewRun) -> bool:
         """Say whether a new run could begin here at once."""
@@ -103,15 +112,9 @@ class Tenure:
 
     def take(self, runs: Iterable[ClaimedRun]) -> None:
         """Begin the turns of claimed runs, in this order, from callbacks of the loop."""
-        if not self._claimed:
-            self._place.loop.call_soon(self._begin_claimed, context=self._place.context)
-        for run in runs:
-            # Taken from memory now, before others that park meanwhile push it out. Held by
-            # tests/unit/worker/test_claiming.py.
-            kept = self._place.parked.take(run.id) if run.records is None else None
-            self._claimed.append((run, kept))
+        self._claimed.add(runs)
         # What is kept for runs that are still on their way is needed no longer than until they are here.
-        expected = self._starts.keys() | {run.id for run, _ in self._claimed}
+        expected = {*self._starts, *self._claimed}
         self._stops = {run_id: stop for run_id, stop in self._stops.items() if run_id in expected}
 
     def start(self, run: NewRun) -> asyncio.Future[StartOutcome]:
@@ -149,6 +152,7 @@ class Tenure:
 
     def settle(self) -> None:
         """Have every turn notice that the worker stops."""
+        self._claimed.go_on()
         for desk in list(self._desks.values()):
             desk.turn.settle()
 
@@ -174,7 +178,7 @@ class Tenure:
             desk.turn.drop()
         self._desks.clear()
         self._leaving.clear()
-        self._forget_claimed()
+        self._claimed.forget()
         for start in list(self._starts.values()):
             start.not_started()
 
@@ -185,7 +189,8 @@ class Tenure:
 
     def leaving(self, turn: Turn) -> None:
         self._leaving.add(turn.id)
-        self._place.slot_freed()
+        self._turnover.left(time.monotonic())
+        self._slot_freed()
 
     def staying(self, turn: Turn) -> None:
         self._leaving.discard(turn.id)
@@ -195,7 +200,7 @@ class Tenure:
         if is_stray:
             self.owns_strays = True
             self._place.look()
-        self._place.slot_freed()
+        self._slot_freed()
 
     def begin_started(self, run: NewRun, at: int, signal_cursor: int) -> None:
         if self.is_over or self._place.is_stopping:
@@ -230,35 +235,20 @@ class Tenure:
             place.look_at(state.due_at)
         if desk.next is not None:
             self.take([desk.next])
-        place.slot_freed()
+        self._slot_freed()
+
+    def _slot_freed(self) -> None:
+        self._claimed.go_on()
+        self._place.slot_freed()
 
     # Beginning turns.
 
-    def _begin_claimed(self) -> None:
-        if self._place.is_stopping:
-            self._forget_claimed()  # Retiring hands them back.
-            self._place.slot_freed()
-        until = time.monotonic() + _SLICE
-        while self._claimed:
-            run, kept = self._claimed.popleft()
-            desk = self._desks.get(run.id)
-            if desk is None:
-                self._begin(run, kept)
-            else:
-                # The claim overtook the answer to this run's own parking. Held by tests/unit/worker/test_tenure.py.
-                desk.next = run
-            if time.monotonic() > until:
-                break
-        if self._claimed:
-            self._place.loop.call_soon(self._begin_claimed, context=self._place.context)
-
-    def _forget_claimed(self) -> None:
-        while self._claimed:
-            _, kept = self._claimed.popleft()
-            if kept is not None:
-                kept.close()
-
-    def _begin(self, run: ClaimedRun, kept: Drivable | None) -> None:
+    def begin(self, run: ClaimedRun, kept: Drivable | None) -> None:
+        desk = self._desks.get(run.id)
+        if desk is not None:
+            # The claim overtook the answer to this run's own parking. Held by tests/unit/worker/test_tenure.py.
+            desk.next = run
+            return
         facts = RunFacts(
             id=run.id, workflow=run.workflow, version=run.version, status=run.status, input=run.input,
             custom_status=run.custom_status, created_at=run.created_at, started_at=run.started_at,
@@ -273,6 +263,14 @@ class Tenure:
         turn = self._seat(run.workflow, run.version, run.turns, facts, execution)
         stop = _later(run.stop, self._stops.pop(run.id, None))
         turn.begin(signals=run.signals, topics=run.topics, read_at=run.read_at, stop=stop, lapses=run.lapses)
+
+    def give_up(self, runs: list[ClaimedRun]) -> None:
+        for run in runs:
+            if run.id in self._desks:
+                self.begin(run, None)
+        self._turnover.disappointed(time.monotonic())
+        self.owns_strays = True
+        self._place.look()
 
     def _replay(self, run: ClaimedRun, facts: RunFacts) -> Drivable:
         if run.records is None:

@@ -16,6 +16,7 @@ from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import NewRun
 from outlast.worker import claiming as module
+from outlast.worker import turnover
 from outlast.worker.claiming import Claims, Looking
 from outlast.worker.steps import Returned
 from outlast.worker.tenure import Tenure
@@ -195,6 +196,29 @@ async def test_a_lone_freed_slot_is_filled_soon() -> None:
         await passes()
         await o.end("r7")
         assert (await o.database.next_asked("claim")).request.limit == 1
+
+
+async def test_where_runs_leave_at_once_the_next_are_claimed_before_there_are_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turnover, "_MOMENT", 3600.0)
+    async with office(concurrency=16) as o:
+        quick, slow = [f"q{number}" for number in range(16)], [f"s{number}" for number in range(16)]
+        for run_id in quick:
+            o.place.scripts[run_id] = ScriptedExecution(progress(DONE))
+        (await o.database.next_asked("claim")).answer.set_result(claim(*[claimed(run_id) for run_id in quick]))
+
+        again = await o.database.next_asked("claim")
+        assert again.request.limit == 16, "no claim is for more than there are slots"
+        again.answer.set_result(claim(*o.busy(*slow)))
+        ahead = await o.database.next_asked("claim")
+        assert ahead.request.limit in (7, 8), "half of those that left"
+        assert o.tenure.free == 0
+        ahead.answer.set_result(claim(*o.busy(*[f"w{number}" for number in range(ahead.request.limit)])))
+        await passes()
+        assert o.tenure.free == -ahead.request.limit
+        assert o.tenure.room <= 1
+        assert o.database.is_quiet
 
 
 async def test_a_failing_look_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

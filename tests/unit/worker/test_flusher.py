@@ -105,6 +105,31 @@ async def test_what_arrives_during_a_flush_forms_the_next_one() -> None:
     second.answer.set_result(flushed())
 
 
+async def test_while_it_is_held_no_batch_is_formed_and_then_one_for_all() -> None:
+    database = FakeDatabase()
+    flusher = make(database)
+    Writes("r1", flusher)
+    first = await database.next_asked("flush")
+    flusher.hold()
+    Writes("r2", flusher)
+    first.answer.set_result(flushed())
+    await passes()
+    Starts("s1", flusher)
+    await passes()
+    assert database.is_quiet
+
+    flusher.release()
+    second = await database.next_asked("flush")
+    assert [run_id for run_id, _ in second.batch.records] == ["r2"]
+    assert [run.id for run in second.batch.starts] == ["s1"]
+    second.answer.set_result(flushed())
+    await passes()
+    flusher.hold()
+    flusher.release()
+    await passes()
+    assert database.is_quiet, "nobody has anything to write"
+
+
 async def test_a_writer_is_asked_for_its_records_when_its_batch_is_formed() -> None:
     database = FakeDatabase()
     flusher = make(database)
