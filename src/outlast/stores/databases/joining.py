@@ -8,7 +8,7 @@ from outlast.errors import IsolationRefused, NotATransaction, OutlastError
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Execute, Op, pump, pump_awaiting
 from outlast.stores.basis import Basis
-from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, told
+from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Transaction
 from outlast.stores.databases.kinds.registry import recognise
 from outlast.stores.databases.origin import Origin
 
@@ -18,18 +18,19 @@ T = TypeVar("T")
 async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: bool, origin: Origin | None = None) -> T:
     """Run an op in the transaction behind `tx`. Blocking transactions are taken too; each of their statements holds the loop
     for as long as the database needs, as the caller's own statements on it do."""
-    op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
-    match recognise(tx, basis.dialect):
-        case AwaitingTransaction(enter=enter):
+    transaction = recognise(tx, basis.dialect)
+    op = _checked(_on_ours(transaction, make, origin), basis, read_committed=read_committed)
+    match transaction:
+        case AwaitingTransaction(what, _, _, enter):
             awaited = await enter()
             try:
                 return await pump_awaiting(op, awaited)
             except Exception as error:
                 if origin is not None and _may_lack_tables(error, basis):
-                    await pump_awaiting(origin.check_tables(told(tx)), awaited)
+                    await pump_awaiting(origin.check_tables(what), awaited)
                 raise
-        case BlockingTransaction(enter=enter):
-            return _pumped(op, enter(), told(tx), basis, origin)
+        case BlockingTransaction(what, _, _, enter):
+            return _pumped(op, enter(), what, basis, origin)
 
 
 def join_blocking(
@@ -42,8 +43,8 @@ def join_blocking(
             f"tx= is {transaction.what}, which has to be awaited; a blocking call cannot do that. "
             "Use `await app.<verb>(...)`, or pass a Session or a Connection."
         )
-    op = _checked(_on_ours(tx, make, origin), basis, read_committed=read_committed)
-    return _pumped(op, transaction.enter(), told(tx), basis, origin)
+    op = _checked(_on_ours(transaction, make, origin), basis, read_committed=read_committed)
+    return _pumped(op, transaction.enter(), transaction.what, basis, origin)
 
 
 def _pumped(op: Op[T], execute: Execute, what: str, basis: Basis, origin: Origin | None) -> T:
@@ -63,14 +64,14 @@ def _may_lack_tables(error: Exception, basis: Basis) -> bool:
     return basis.dialect.trouble(error) is None and basis.dialect.refusal(error) is None
 
 
-def _on_ours(tx: object, make: MakeOp[T], origin: Origin | None) -> MakeOp[T]:
+def _on_ours(transaction: Transaction, make: MakeOp[T], origin: Origin | None) -> MakeOp[T]:
     """Return the op after a check that the transaction is on our database."""
     if origin is None:
         return make
     known: Origin = origin
 
     def checked() -> Op[T]:
-        yield from known.check(tx, told(tx))
+        yield from known.check(transaction)
         return (yield from make())
 
     return checked

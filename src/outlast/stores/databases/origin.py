@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import func, select
 
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Op, Statement
 from outlast.stores.basis import Basis
-from outlast.stores.databases.loaded import is_a
+from outlast.stores.databases.kinds.kind import Transaction
 from outlast.stores.tables import Query
 
 
@@ -45,10 +45,10 @@ class Origin:
             self._ours = made_at
             self._known = weakref.WeakSet()
 
-    def check(self, tx: object, what: str) -> Op[None]:
+    def check(self, transaction: Transaction) -> Op[None]:
         """Raise NotATransaction when the caller's transaction is on another installation. Runs on the caller's connection,
         after whatever lock it takes: a read before it might see what a write could not follow."""
-        source = _source(tx)
+        source, what = transaction.source, transaction.what
         with contextlib.suppress(TypeError):
             if self._ours is None or source in self._known:
                 return
@@ -76,21 +76,3 @@ class Origin:
             f"tx= is {what} on another database than this app's, {why}. It is on {theirs}, the app on {self._place()}. "
             "Pass a transaction on the app's own database, or an Outlast(...) on that one."
         )
-
-
-def _source(tx: object) -> object:
-    """Return what lives longer than a transaction and always leads to the same database: an engine, or the connection."""
-    handle: Any = tx
-    module = "sqlalchemy.ext.asyncio"
-    if is_a(tx, "sqlalchemy.orm", "scoped_session") or is_a(tx, module, "async_scoped_session"):
-        handle = handle()
-    if is_a(handle, "sqlalchemy.orm", "Session") or is_a(handle, module, "AsyncSession"):
-        return handle.get_bind().engine
-    if is_a(handle, "sqlalchemy", "Connection") or is_a(handle, module, "AsyncConnection"):
-        return handle.engine
-    if is_a(handle, "asyncpg.pool", "PoolConnectionProxy"):
-        return handle._con  # noqa: SLF001 - the proxy is new each time
-    if is_a(handle, "django.utils.connection", "ConnectionProxy"):
-        attributes = cast("dict[str, Any]", vars(handle))
-        return attributes["_connections"][attributes["_alias"]]
-    return handle

@@ -20,7 +20,9 @@ def _connection(tx: object) -> Transaction | None:
     async def enter() -> ExecuteAwaiting:
         return lambda statement: execute(connection, statement)
 
-    return AwaitingTransaction(told(tx), "postgresql", enter)
+    # The proxy is new each time.
+    source = connection._con if is_a(tx, "asyncpg.pool", "PoolConnectionProxy") else connection  # noqa: SLF001
+    return AwaitingTransaction(told(tx), "postgresql", source, enter)
 
 
 def _is_open(tx: object) -> bool | None:

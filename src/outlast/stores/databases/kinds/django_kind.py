@@ -20,6 +20,7 @@ def _connection(tx: object) -> Transaction | None:
     return BlockingTransaction(
         told(connection),
         connection.vendor,
+        connection,
         lambda: lambda statement: django_statements.execute(connection, statement),
     )
 

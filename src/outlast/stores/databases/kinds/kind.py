@@ -12,11 +12,17 @@ from outlast.ports.operation import Execute, ExecuteAwaiting
 
 @dataclass(frozen=True, slots=True)
 class BlockingTransaction:
-    """A caller's open transaction whose statements are waited for. `what` names it in messages, `database` is SQLAlchemy's
-    name for the kind of database it is on. `enter` is called once before the first statement, and may refuse."""
+    """A caller's open transaction whose statements are waited for.
+
+    what: names it in messages.
+    database: SQLAlchemy's name for the kind of database it is on.
+    source: what lives longer and always leads to the same database: an engine, or the connection.
+    enter: called once before the first statement; may refuse.
+    """
 
     what: str
     database: str
+    source: object
     enter: Callable[[], Execute]
 
 
@@ -26,6 +32,7 @@ class AwaitingTransaction:
 
     what: str
     database: str
+    source: object
     enter: Callable[[], Awaitable[ExecuteAwaiting]]
 
 

@@ -27,7 +27,7 @@ def _pymysql(tx: object) -> Transaction | None:
     if commits_by_itself(connection):
         raise none_open(tx, "Begin one first: `connection.begin()`.")
     cursors = loaded_class("pymysql.cursors", "Cursor")
-    return BlockingTransaction(told(tx), "mysql", lambda: lambda statement: execute(connection, statement, cursors))
+    return BlockingTransaction(told(tx), "mysql", tx, lambda: lambda statement: execute(connection, statement, cursors))
 
 
 def _asyncmy(tx: object) -> Transaction | None:
@@ -49,7 +49,7 @@ def _awaiting(tx: object, connections: str, cursors: str) -> Transaction | None:
     async def enter() -> ExecuteAwaiting:
         return lambda statement: execute_awaiting(connection, statement, plain)
 
-    return AwaitingTransaction(told(tx), "mysql", enter)
+    return AwaitingTransaction(told(tx), "mysql", tx, enter)
 
 
 def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either driver

@@ -27,7 +27,7 @@ def _connection(tx: object) -> Transaction | None:
         if connection.autocommit and connection.info.transaction_status == _IDLE:
             raise none_open(tx, "Wrap the call: `with connection.transaction(): ...`.")
         return BlockingTransaction(
-            told(tx), "postgresql", lambda: lambda statement: psycopg_statements.execute(connection, statement)
+            told(tx), "postgresql", tx, lambda: lambda statement: psycopg_statements.execute(connection, statement)
         )
     if is_a(tx, "psycopg", "AsyncConnection"):
         if connection.autocommit and connection.info.transaction_status == _IDLE:
@@ -36,7 +36,7 @@ def _connection(tx: object) -> Transaction | None:
         async def enter() -> ExecuteAwaiting:
             return lambda statement: psycopg_statements.execute_awaiting(connection, statement)
 
-        return AwaitingTransaction(told(tx), "postgresql", enter)
+        return AwaitingTransaction(told(tx), "postgresql", tx, enter)
     return None
 
 

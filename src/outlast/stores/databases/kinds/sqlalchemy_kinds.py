@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Execute, ExecuteAwaiting
@@ -26,7 +26,8 @@ def _session(tx: object) -> Transaction | None:
         def enter() -> Execute:
             return _entered(session.connection(), told(tx))
 
-        return BlockingTransaction(told(tx), _bound_kind(session), enter)
+        engine = _engine_of(session)
+        return BlockingTransaction(told(tx), engine.dialect.name, engine, enter)
     is_registry = is_a(tx, _ASYNCIO, "async_scoped_session")
     if is_registry or is_a(tx, _ASYNCIO, "AsyncSession"):
         awaiting: Any = _registered(tx) if is_registry else tx
@@ -34,20 +35,23 @@ def _session(tx: object) -> Transaction | None:
         async def enter_awaiting() -> ExecuteAwaiting:
             return _entered_awaiting(await awaiting.connection(), told(tx))
 
-        return AwaitingTransaction(told(tx), _bound_kind(awaiting), enter_awaiting)
+        engine = _engine_of(awaiting)
+        return AwaitingTransaction(told(tx), engine.dialect.name, engine, enter_awaiting)
     return None
 
 
 def _connection(tx: object) -> Transaction | None:
     connection: Any = tx
     if is_a(tx, "sqlalchemy", "Connection"):
-        return BlockingTransaction(told(tx), connection.dialect.name, lambda: _entered(connection, told(tx)))
+        return BlockingTransaction(
+            told(tx), connection.dialect.name, connection.engine, lambda: _entered(connection, told(tx))
+        )
     if is_a(tx, _ASYNCIO, "AsyncConnection"):
 
         async def enter() -> ExecuteAwaiting:
             return _entered_awaiting(connection, told(tx))
 
-        return AwaitingTransaction(told(tx), connection.dialect.name, enter)
+        return AwaitingTransaction(told(tx), connection.dialect.name, connection.engine, enter)
     return None
 
 
@@ -70,7 +74,7 @@ def _registered(tx: object) -> object:
     return session
 
 
-def _bound_kind(session: Any) -> str:  # noqa: ANN401 - a session of either colour
+def _engine_of(session: Any) -> Engine:  # noqa: ANN401 - a session of either colour
     unbound = loaded_class("sqlalchemy.exc", "UnboundExecutionError")
     try:
         bind = session.get_bind()
@@ -81,8 +85,8 @@ def _bound_kind(session: Any) -> str:  # noqa: ANN401 - a session of either colo
                 "outlast's tables, such as `session.connection(bind_arguments={...})`."
             ) from error
         raise
-    name: str = bind.dialect.name
-    return name
+    engine: Engine = bind.engine
+    return engine
 
 
 def _entered(connection: Connection, what: str) -> Execute:

@@ -28,7 +28,9 @@ def _sqlite3(tx: object) -> Transaction | None:
         return None
     if _commits_by_itself(tx) and not tx.in_transaction:
         raise none_open(tx, 'Begin one first: connection.execute("BEGIN IMMEDIATE").')
-    return BlockingTransaction(told(tx), "sqlite", lambda: lambda statement: sqlite_connection.execute(tx, statement))
+    return BlockingTransaction(
+        told(tx), "sqlite", tx, lambda: lambda statement: sqlite_connection.execute(tx, statement)
+    )
 
 
 def _aiosqlite(tx: object) -> Transaction | None:
@@ -41,7 +43,7 @@ def _aiosqlite(tx: object) -> Transaction | None:
     async def enter() -> ExecuteAwaiting:
         return lambda statement: _execute(connection, statement)
 
-    return AwaitingTransaction(told(tx), "sqlite", enter)
+    return AwaitingTransaction(told(tx), "sqlite", tx, enter)
 
 
 def _commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either library
