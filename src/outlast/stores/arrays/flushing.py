@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import TextClause
 
@@ -16,6 +16,8 @@ from outlast.stores.arrays.starting import start_params
 from outlast.stores.basis import Basis
 from outlast.stores.waits import LATE_IDS
 from outlast.stores.workers import lease_lost, leased
+
+T = TypeVar("T")
 
 # Every part depends on `fence`, so with a lease that is over none of them finds a row. The fence holds the worker's row
 # against whoever would end the lease (`for update`, or its deletion) until we commit; while one of them holds it, this
@@ -241,8 +243,8 @@ def _record_params(batch: Batch) -> Params:
         "phases": [record.phase.value for _, record in records],
         "record_names": [record.name for _, record in records],
         "attempts": [record.attempt for _, record in records],
-        "record_dues": [record.due_at for _, record in records],
-        "payloads": [record.payload for _, record in records],
+        "record_dues": _filled([record.due_at for _, record in records]),
+        "payloads": _filled([record.payload for _, record in records]),
         "record_times": [record.recorded_at for _, record in records],
         "with_writes": [run_id in written for run_id, _ in records],
     }
@@ -256,14 +258,14 @@ def _write_params(writes: Iterable[RunWrite]) -> Params:
         "statuses": [write.status.value for write in ordered],
         "keeps": [write.keep and not end for write, end in zip(ordered, ends, strict=True)],
         "ends": ends,
-        "dues": [write.due_at for write in ordered],
-        "outputs": [write.output for write in ordered],
-        "errors": [write.error for write in ordered],
+        "dues": _filled([write.due_at for write in ordered]),
+        "outputs": _filled([write.output for write in ordered]),
+        "errors": _filled([write.error for write in ordered]),
         "sets": [write.sets_custom_status for write in ordered],
-        "custom_statuses": [write.custom_status for write in ordered],
-        "helds": [write.held for write in ordered],
+        "custom_statuses": _filled([write.custom_status for write in ordered]),
+        "helds": _filled([write.held for write in ordered]),
         "progresses": [write.progressed for write in ordered],
-        "write_turns": [write.turns for write in ordered],
+        "write_turns": _filled([write.turns for write in ordered]),
         "wait_counts": [0 if end else len(write.waits) for write, end in zip(ordered, ends, strict=True)],
     }
 
@@ -276,3 +278,8 @@ def _wait_params(waits: Sequence[tuple[RunId, int, Wait]]) -> Mapping[str, objec
         "after_ids": [wait.after_id for _, _, wait in waits],
         "after_ats": [wait.after_at for _, _, wait in waits],
     }
+
+
+def _filled(column: list[T | None]) -> list[T | None]:
+    """Return a column; an empty one when nothing is in it, which `unnest` fills up. A driver looks at each element twice."""
+    return [] if column.count(None) == len(column) else column
