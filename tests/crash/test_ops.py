@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,14 @@ import pytest
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import StopKind
-from outlast.ports.operation import Op, Statement
+from outlast.ports.operation import Op
 from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, Wait
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing import ManualClock
 from outlast.testing.contract.desk import finished, kept, new_run, parked, step
+from support.stopping import assert_all_or_nothing
 
 A, GONE = Lease(WorkerId("a"), 1), Lease(WorkerId("gone"), 1)
 
@@ -47,10 +47,6 @@ WRITERS: dict[str, Callable[[SqlStore], Op[Any]]] = {
 }
 
 
-class Stopped(Exception):
-    """The process ends here."""
-
-
 async def _opened(url: str) -> SqlDatabase:
     clock = ManualClock()
     database = open_database(url, clock=clock)
@@ -73,54 +69,13 @@ async def _do(database: SqlDatabase, make: Callable[[SqlStore], Op[Any]]) -> obj
     return await database.run(lambda: make(database.store), repeatable=False)
 
 
-def _stopping(op: Op[Any], before: int, seen: list[bool]) -> Op[Any]:
-    """Make so many of an op's statements; then the process is gone. `seen` tells whether that was the op's end.
-
-    A statement that commits by itself has no place to stop but before it.
-    """
-    with contextlib.closing(op):
-        try:
-            statement = next(op)
-            if statement.span == "alone":
-                seen.append(True)
-                before = 0
-            for _ in range(before):
-                statement = op.send((yield statement))
-        except StopIteration:
-            seen.append(True)
-    raise Stopped
-
-
-async def _everything(database: SqlDatabase) -> list[Any]:
-    tables = database._basis.tables
-
-    def read() -> Op[list[Any]]:
-        found: list[Any] = []
-        for table in (tables.runs, tables.journal, tables.waits, tables.signals, tables.workers):
-            rows = yield Statement(table.select(), span="read")
-            found.append(sorted(tuple(row) for row in rows.rows))
-        return found
-
-    return await database.run(read)
-
-
 @pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS.keys())
 async def test_a_stop_before_any_statement_leaves_nothing_and_another_try_does_it_all(
     database_url: str, writer: Callable[[SqlStore], Op[Any]]
 ) -> None:
     database = await _opened(database_url)
-    before = await _everything(database)
-    was_the_end: list[bool] = []
-    statements = 0
-    while not was_the_end:
-        with pytest.raises(Stopped):
-            await database.run(lambda: _stopping(writer(database.store), statements, was_the_end), repeatable=False)  # noqa: B023
-        assert await _everything(database) == before
-        statements += 1
 
-    answer = await _do(database, writer)
+    await assert_all_or_nothing(database, writer)
 
-    assert answer is not None
-    assert await _everything(database) != before
     await database.close()
     database.close_blocking()

@@ -10,12 +10,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pymysql
 import pytest
 
-from support.probing import until
+from support.probing import connect_mysql, until
 from support.processes import StartProcess
 from tools.mysql import PrivateMySQL
 from tools.processes import is_standing
@@ -46,7 +45,7 @@ def test_a_database_in_use_is_dropped_all_the_same(mysqlish: PrivateMySQL) -> No
     url = mysqlish.create_database()
     _execute(url, "create table used (a int)")
 
-    with closing(_connect(url)) as connection:
+    with closing(connect_mysql(url)) as connection:
         connection.begin()
         _ask(connection, "select * from used")
         mysqlish.drop_database(url)
@@ -84,7 +83,7 @@ def test_a_stopped_server_refuses_and_comes_back_on_its_port(breakable_mysqlish:
 
 def test_a_paused_server_answers_nothing_until_it_goes_on(breakable_mysqlish: PrivateMySQL) -> None:
     url = breakable_mysqlish.create_database()
-    with closing(_connect(url)) as made:
+    with closing(connect_mysql(url)) as made:
         connection: Any = made
         breakable_mysqlish.pause()
         assert is_standing(breakable_mysqlish.pid)
@@ -124,25 +123,13 @@ def test_a_command_runs_beside_a_server_of_its_own(mysqlish: PrivateMySQL) -> No
     assert done.returncode == 7
 
 
-def _connect(url: str) -> pymysql.Connection[Any]:
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname or "",
-        port=parts.port or 0,
-        user=parts.username,
-        password=parts.password or "",
-        database=parts.path.removeprefix("/") or None,
-        autocommit=True,
-    )
-
-
 def _ask(connection: pymysql.Connection[Any], statement: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
 
 
 def _execute(url: str, statement: str) -> None:
-    with closing(_connect(url)) as connection:
+    with closing(connect_mysql(url)) as connection:
         _ask(connection, statement)
 
 
