@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,7 +21,7 @@ from outlast import (
     starts_on,
     workflow,
 )
-from support.colours import Ask, parked, result_of
+from support.colours import Ask, opened, parked, result_of, written
 from support.programs.publishing import (
     OrderDelivered,
     OrderPlaced,
@@ -35,17 +32,6 @@ from support.programs.publishing import (
     parcel_of,
     run_of,
 )
-
-
-@asynccontextmanager
-async def opened(app: Outlast) -> AsyncGenerator[Outlast, None]:
-    async with app:
-        yield app
-        await asyncio.to_thread(app.blocking.close)
-
-
-async def written(app: Outlast) -> list[str]:
-    return sorted(run.id for run in (await app.list()).runs)
 
 
 async def was_sent(app: Outlast, event: OrderDelivered) -> bool:

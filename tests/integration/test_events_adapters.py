@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from outlast import Context, InvalidArgument, Outlast, RunIdConflict, Signal, si
 from outlast.integrations.events_bus import wrap_blocking_publisher, wrap_publisher
 from outlast.integrations.events_messages import blocking_consumer, consumer
 from support.callers import awaiting_engine, blocking_engine
+from support.colours import opened, written
 from support.programs.publishing import OrderDelivered, OrderPlaced, fulfil, make_app
 
 
@@ -31,17 +31,6 @@ class Bus:
 
     async def publish(self, event: object, *, urgent: bool = False, session: object = None) -> int:
         return self.tell(event, urgent=urgent)
-
-
-@asynccontextmanager
-async def opened(app: Outlast) -> AsyncGenerator[Outlast, None]:
-    async with app:
-        yield app
-        await asyncio.to_thread(app.blocking.close)
-
-
-async def written(app: Outlast) -> list[str]:
-    return sorted(run.id for run in (await app.list()).runs)
 
 
 async def test_a_wrapped_bus_writes_first_and_then_tells(database_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -24,7 +21,7 @@ from outlast import (
     workflow,
 )
 from support.callers import awaiting_engine
-from support.colours import ask_awaiting
+from support.colours import ask_awaiting, opened
 from support.programs.publishing import OrderPlaced, make_app, order_of
 
 paid = Signal("paid", str)
@@ -40,13 +37,6 @@ class Unmade(Exception):
 @workflow("bill")
 async def bill(ctx: Context, order: str) -> str | None:
     return await ctx.wait_for("payment", ctx.signal(paid, key=order), timeout="1d")
-
-
-@asynccontextmanager
-async def opened(app: Outlast) -> AsyncGenerator[Outlast, None]:
-    async with app:
-        yield app
-        await asyncio.to_thread(app.blocking.close)
 
 
 @pytest.mark.parametrize("awaits", [True, False], ids=["awaited", "blocking"])

@@ -17,6 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from outlast import DefinitionError, InvalidArgument, Outlast, RunIdConflict, WorkerOptions, WrongColour
 from outlast.integrations.events_sqlalchemy import publish_on_commit
 from support.callers import awaiting_engine, blocking_engine
+from support.colours import written
 from support.programs.publishing import OrderDelivered, OrderPlaced, delivered, fulfil, make_app
 
 
@@ -126,10 +127,6 @@ def orders(url: str) -> int:
         count = session.scalar(select(func.count()).select_from(Order)) or 0
     engine.dispose()
     return count
-
-
-async def written(app: Outlast) -> list[str]:
-    return sorted(run.id for run in (await app.list()).runs)
 
 
 async def was_sent(app: Outlast, order: str, parcel: str) -> bool:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 
 from outlast import Context, DefinitionError, InvalidArgument, Outlast, starts_on, workflow
-from support.colours import Ask, ask_blocking
+from support.colours import Ask, ask_blocking, opened, written
 from support.programs.publishing import OrderDelivered, OrderPlaced, make_app
 
 
@@ -23,17 +20,6 @@ class Broken:
 
 class Unmade(Exception):
     """What an application's own function raises."""
-
-
-@asynccontextmanager
-async def opened(app: Outlast) -> AsyncGenerator[Outlast, None]:
-    async with app:
-        yield app
-        await asyncio.to_thread(app.blocking.close)
-
-
-async def written(app: Outlast) -> list[str]:
-    return sorted(run.id for run in (await app.list()).runs)
 
 
 async def test_handlers_are_called_in_order_once_everything_is_written(database_url: str, ask: Ask) -> None:

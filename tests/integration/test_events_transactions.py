@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from outlast import IsolationRefused, NotATransaction, Outlast, RunIdConflict, WorkerOptions
 from support.callers import ROADS, Caller, Place, awaiting_engine
-from support.colours import ask_blocking
+from support.colours import ask_blocking, written
 from support.programs.publishing import OrderDelivered, OrderPlaced, delivered, fulfil, make_app
 
 
@@ -34,10 +34,6 @@ async def orders(url: str) -> int:
     async with ROADS["AsyncConnection"](url) as caller, caller.transaction() as tx:
         count: int = await tx.scalar(text("select count(*) from orders"))
         return count
-
-
-async def written(app: Outlast) -> list[str]:
-    return sorted(run.id for run in (await app.list()).runs)
 
 
 async def test_what_events_do_commits_with_the_callers_rows(place: Place) -> None:

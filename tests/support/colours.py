@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from outlast import BlockingHandle, Handle, Outlast, Status
+from support.probing import until_awaited
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -35,10 +37,24 @@ async def result_of(handle: Handle[Any] | BlockingHandle[Any], timeout: str = "2
     return await asyncio.to_thread(handle.result, timeout=timeout)
 
 
+@asynccontextmanager
+async def opened(app: Outlast) -> AsyncGenerator[Outlast, None]:
+    """An app that is open in both colours, and closed in both at the end."""
+    async with app:
+        yield app
+        await asyncio.to_thread(app.blocking.close)
+
+
+async def written(app: Outlast) -> list[str]:
+    """The ids of all runs."""
+    return sorted(run.id for run in (await app.list()).runs)
+
+
 async def parked(app: Outlast, run_id: str) -> None:
     """Return when a run waits. Each look is a read of the database: it is the only sign of it from outside."""
-    while True:
+
+    async def is_parked() -> bool:
         run = await app.get(run_id)
-        if run is not None and run.status is Status.SUSPENDED:
-            return
-        await asyncio.sleep(0.005)
+        return run is not None and run.status is Status.SUSPENDED
+
+    await until_awaited(is_parked, f"run {run_id} to wait")
