@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import MetaData, inspect
+from sqlalchemy import MetaData, inspect, make_url
 from typer.testing import CliRunner, Result
 
 from outlast import Outlast
@@ -25,17 +27,24 @@ def run(*arguments: str, **environment: str) -> Result:
 
 
 def test_the_tables_are_missing_then_made_then_up_to_date(shared_database_url: str) -> None:
-    missing = run("status", "--url", shared_database_url)
+    missing = run("status", "--url", shared_database_url, COLUMNS="300")
     assert missing.exit_code == BEHIND
     assert "missing" in missing.output
     assert "outlast migrate" in missing.output
+    url = make_url(shared_database_url)
+    assert url.render_as_string() in missing.output  # the password as ***
+    assert not url.password or url.password not in missing.output
+    assert ("Put the password where *** stands" in missing.output) == bool(url.password)
 
     assert "Applied 1" in run("migrate", "--url", shared_database_url).output
     assert "up to date already" in run("migrate", "--url", shared_database_url).output
 
-    found = run("status", OUTLAST_URL=shared_database_url)
+    found = run("status", OUTLAST_URL=shared_database_url, COLUMNS="300")
     assert found.exit_code == 0
-    assert "up to date" in found.output
+    rows = [row.strip("│ ").split("│") for row in found.stdout.splitlines() if "│" in row]
+    shown = [("where", url.render_as_string()), ("expected", "1"), ("found", "1"), ("state", "up to date")]
+    assert [tuple(cell.strip() for cell in row) for row in rows] == shown
+    assert "migrate" not in found.output
     nothing = run("sql", "--url", shared_database_url)
     assert (nothing.stdout, nothing.stderr) == ("", "The tables are up to date: there is nothing to do.\n")
 
@@ -51,6 +60,51 @@ def test_looking_at_a_file_that_is_not_there_does_not_make_it(tmp_path: Path) ->
     assert looked.exit_code == BEHIND
     assert "there is no such file" in looked.stdout
     assert "CREATE TABLE" in printed.stdout.upper()
+
+
+def test_a_file_that_is_there_lacks_the_tables_alone(tmp_path: Path) -> None:
+    (tmp_path / "shop.db").touch()
+
+    for url in (f"sqlite:///{tmp_path}/shop.db", "sqlite://"):
+        looked = run("status", "--url", url, COLUMNS="300")
+
+        assert looked.exit_code == BEHIND
+        assert "no such file" not in looked.stdout
+        assert re.search(r"found +│ none", looked.stdout)
+
+
+def test_tables_that_are_newer_than_this_code_are_told_and_are_no_error(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    run("migrate", "--url", url)
+    engine = blocking_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("insert into outlast_migrations (version, name, applied_at) values (99, 'later', 0)")
+    engine.dispose()
+
+    looked = run("status", "--url", url)
+
+    assert looked.exit_code == 0
+    assert "newer" in looked.stdout
+
+
+def test_an_application_may_be_named_in_the_place_of_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "till.py").write_text(f"from outlast import Outlast\napp = Outlast('sqlite:///{tmp_path}/till.db')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "till", raising=False)
+
+    missing = run("status", "till:app", COLUMNS="300")
+    assert missing.exit_code == BEHIND
+    assert "till:app" in missing.stdout
+    assert "outlast migrate till:app\n" in missing.stdout
+    assert "outlast sql till:app\n" in missing.stdout
+    assert "no such file" not in missing.stdout
+    assert "create table" in run("sql", "till:app").stdout.lower()
+
+    assert "Applied 1" in run("migrate", "till:app").stdout
+    assert run("status", "till:app").exit_code == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--schema", "other")])
@@ -98,7 +152,9 @@ def test_statements_are_printed_without_a_database_too(kind: str) -> None:
     statements = [statement.strip().lower() for statement in printed.stdout.split(";\n\n")]
     assert [name for name in TABLES if not any(_makes(statement, name) for statement in statements)] == []
     assert sum("migrations (version" in statement for statement in statements) == 1
-    assert run("sql", "--dialect", kind, "--since", "1").stdout == ""
+    newest = run("sql", "--dialect", kind, "--since", "1")
+    assert (newest.exit_code, newest.stdout) == (0, "")
+    assert "up to date" in newest.stderr
 
 
 def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
@@ -128,7 +184,9 @@ def _described(engine: Any, name: str) -> dict[str, Any]:
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             rows = connection.exec_driver_sql("select name, sql from sqlite_master where name like ?", (f"{name}_%",))
-            return {row[0].replace(name, "x"): (row[1] or "").replace(name, "x") for row in rows}
+            made = {row[0].replace(name, "x"): (row[1] or "").replace(name, "x") for row in rows}
+        assert len(made) >= len(TABLES)
+        return made
     schema = name if engine.dialect.name == "postgresql" else None
     metadata = MetaData(schema=schema)
     metadata.reflect(engine, only=lambda table, _: schema is not None or table.startswith(f"{name}_"))
