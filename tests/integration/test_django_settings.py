@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,14 @@ def told(*, databases: list[str] | None = None) -> dict[str, str]:
 @pytest.mark.parametrize(
     "setting, id, words",
     [
-        (["default"], "outlast.E001", "It is a dict"),
+        (["default"], "outlast.E001", 'It is a dict, such as {"DATABASE": "default"}.'),
         ({"DATABSE": "default"}, "outlast.E002", "Did you mean 'DATABASE'"),
         ({"colour": "red"}, "outlast.E002", "Its keys are DATABASE, SCHEMA"),
         ({"DATABASE": "other"}, "outlast.E003", "It names one of DATABASES: 'default'"),
         ({"SCHEMA": "Out last"}, "outlast.E003", "1 to 40 characters"),
         ({"SCHEMA": None}, "outlast.E003", "It is a name"),
         ({"WORKFLOWS": "shop.processes"}, "outlast.E003", "It is a list of modules"),
+        ({"WORKFLOWS": [7]}, "outlast.E003", "It is a list of modules"),
         ({"WORKER": {"lease": "soon"}}, "outlast.E003", "lease"),
         ({"WORKER": {"colour": "red"}}, "outlast.E003", "'colour': see outlast.WorkerOptions"),
         ({"WORKER": 4}, "outlast.E003", "a dict of the options of WorkerOptions"),
@@ -91,16 +93,19 @@ def test_workflows_are_found_by_their_module_and_one_declared_twice_is_told() ->
             app.blocking.list()
     with override_settings(OUTLAST={"WORKFLOWS": ["support.django_orders.missing"]}):
         assert "No module named" in told()["outlast.E005"]
+        assert "They are found in the workflows.py of each installed app" in told()["outlast.E005"]
 
 
 def test_a_database_without_a_store_is_told() -> None:
     with connected_to({"default": {"ENGINE": "django.db.backends.dummy"}}):
-        assert "no store on unknown" in told()["outlast.E004"]
+        assert "no store on unknown, which DATABASES['default'] is. Name another one" in told()["outlast.E004"]
 
 
 def test_sqlite_is_told_to_begin_with_a_lock(django_site: Site) -> None:
     entry = dict(connection.settings_dict)
-    is_warned = "outlast.W001" in told()
+    warning = told().get("outlast.W001")
+    is_warned = warning is not None
+    assert warning is None or warning.endswith('Set "OPTIONS": {"transaction_mode": "IMMEDIATE"}.')
     entry["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
     with connected_to({"default": entry if django_site.database == "sqlite" else POSTGRESQL}):
         is_warned_still = "outlast.W001" in told()
@@ -119,6 +124,9 @@ def test_a_stricter_isolation_is_told_before_a_signal_is_refused() -> None:
     with connected_to({"default": POSTGRESQL | {"OPTIONS": {"isolation_level": 3}}}):
         assert "READ COMMITTED" in told()["outlast.W003"]
     with connected_to({"default": POSTGRESQL | {"OPTIONS": {"isolation_level": 2}}}):
+        assert told() == {}
+    of_mysql = {"charset": "utf8mb4", "isolation_level": "repeatable read"}  # a text there
+    with connected_to({"default": MYSQL | {"OPTIONS": of_mysql}}):
         assert told() == {}
 
 
@@ -221,11 +229,25 @@ def test_a_character_set_without_emoji_is_told() -> None:
 
 
 @pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("entry, extra", [(POSTGRESQL, "outlast[postgres]"), (MYSQL, "outlast[mysql]")])
-def test_what_a_worker_lacks_is_told(entry: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "entry, drivers, extra",
+    [
+        (POSTGRESQL, "asyncpg, or psycopg 3, which are", "outlast[postgres]"),
+        (MYSQL, "asyncmy, which is", "outlast[mysql]"),
+    ],
+)
+def test_what_a_worker_lacks_is_told(
+    entry: dict[str, Any], drivers: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checks, "find_spec", lambda _: None)
     with connected_to({"default": entry | {"OPTIONS": {"charset": "utf8mb4"}}}):
         assert extra in told()["outlast.W002"]
+        assert f"outlast_worker needs {drivers} not installed." in told()["outlast.W002"]
+        for driver in re.findall(r"asyncpg|psycopg|asyncmy", drivers):
+            monkeypatch.setattr(checks, "find_spec", driver.__eq__)
+            assert told() == {}
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    assert "outlast.W002" not in told()  # SQLite's is Python's own
 
 
 def test_a_worker_needs_a_database_that_others_find() -> None:
