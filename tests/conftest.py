@@ -5,6 +5,7 @@ pytest_plugins = [
     "support.time_limit",
     "support.asyncio_plugin",
     "support.fix_hypothesis",
+    "support.fix_missing",
     "support.fix_postgres",
     "support.fix_mysql",
     "support.fix_pgbouncer",

@@ -11,16 +11,14 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
 from tools.postgres import PrivatePostgres
-from tools.private_server import ServerFailed, ServerMissing, apt_install, free_port, server_account
+from tools.private_server import Account, PrivateServer, ServerMissing, apt_install, server_account
 
 HOW_TO_INSTALL = """\
 The tests of poolers need the program pgbouncer. Install it:
@@ -42,14 +40,6 @@ default_pool_size = 4
 max_client_conn = 200
 server_round_robin = 1
 """
-_GUARD = """\
-import os, signal, sys
-sys.stdin.buffer.read()
-try:
-    os.kill(int(sys.argv[1]), signal.SIGKILL)
-except ProcessLookupError:
-    pass
-"""
 
 
 def find_program() -> str:
@@ -59,95 +49,71 @@ def find_program() -> str:
     return found
 
 
-class PrivatePgBouncer:
+class PrivatePgBouncer(PrivateServer):
     """`with PrivatePgBouncer(server) as pooler: connect(pooler.url(server_url))`.
 
     Four connections to the server are given out in turn, one for each transaction, so whoever leaves something behind on one
     finds it missing, or in the way, at once.
     """
 
+    name: ClassVar[str] = "PgBouncer"
+
     def __init__(self, server: PrivatePostgres) -> None:
+        super().__init__()
         self._program = find_program()
-        self._server = server
-        self._folder = Path(tempfile.mkdtemp(prefix="outlast-pgbouncer-"))
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        self._write()
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [self._program, str(self._folder / "config")],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **server_account("nobody"),
-            )
-        # Should this process be killed, the guard's input ends.
-        self._guard = subprocess.Popen(
-            [sys.executable, "-c", _GUARD, str(self._process.pid)], stdin=subprocess.PIPE, start_new_session=True
-        )
-        deadline = time.monotonic() + 30
-        while self._process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection((self._server.host, self.port), timeout=1):
-                return self
-            time.sleep(0.01)
-        told = (self._folder / "log").read_text(errors="replace")
-        self.close()
-        raise ServerFailed(f"PgBouncer did not start.\n{told}")
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        self._before = server
 
     def url(self, url: str) -> str:
         """Lead a URL of the server past this."""
         parts = urlsplit(url)
-        netloc = parts.netloc.replace(f":{self._server.port}", f":{self.port}")
+        netloc = parts.netloc.replace(f":{self._before.port}", f":{self.port}")
         return urlunsplit(parts._replace(netloc=netloc))
 
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        if self._guard is not None:
-            self._guard.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def create_database(self) -> str:
+        """A fresh, empty database of the server, of which the URL past this is returned."""
+        return self.url(self._before.create_database())
 
-    def _write(self) -> None:
-        account = server_account("nobody")
-        os.chown(self._folder, account.get("user", -1), account.get("group", -1))
-        password = urlsplit(self._server.url()).password
-        for name, content in (
-            ("users", f'"postgres" "{password}"\n'),
-            (
-                "config",
-                _CONFIG.format(
-                    host=self._server.host, server_port=self._server.port, port=self.port, folder=self._folder
-                ),
-            ),
-        ):
-            (self._folder / name).write_text(content)
-            (self._folder / name).chmod(0o644)
-
-
-def ensure() -> int:
-    """See that the program is here. As root on Debian, install it; elsewhere say how, and that tests will be left out."""
-    with contextlib.suppress(ServerMissing):
+    @classmethod
+    def ensure(cls) -> int:
+        """See that the program is here. As root on Debian, install it; elsewhere say how, and that tests will be left
+        out."""
+        with contextlib.suppress(ServerMissing):
+            find_program()
+            return 0
+        if not apt_install("pgbouncer"):
+            print(HOW_TO_INSTALL, file=sys.stderr)
+            return 0
         find_program()
         return 0
-    if not apt_install("pgbouncer"):
-        print(HOW_TO_INSTALL, file=sys.stderr)
-        return 0
-    find_program()
-    return 0
+
+    def _account(self) -> Account:
+        return server_account("nobody")
+
+    def _initialise(self, folder: Path) -> None:
+        password = urlsplit(self._before.url()).password
+        _write(folder / "users", f'"postgres" "{password}"\n')
+
+    def _command(self) -> Sequence[str]:
+        config = self.folder / "config"
+        ports = {"server_port": self._before.port, "port": self.port}
+        _write(config, _CONFIG.format(host=self.host, folder=self.folder, **ports))
+        return [self._program, str(config)]
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=1):
+            return True
+        return False
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o644)
 
 
 def main() -> int:
     match sys.argv[1:]:
         case ["ensure"]:
-            return ensure()
+            return PrivatePgBouncer.ensure()
         case _:
             print(__doc__, file=sys.stderr)
             return 2

@@ -1,8 +1,8 @@
 """A database server of one's own: made in a temporary folder, reached on 127.0.0.1 only, gone with the process that made it.
 
-`PrivateServer` is what `tools.postgres`, `tools.mysql` and `tools.mariadb` have in common: a server with its folder, which
-tests may stop, pause and crash, and the commands `ensure` and `run`. As a command this module is the guard that ends a
-server whose owner was killed.
+`PrivateServer` is what `tools.postgres`, `tools.mysql`, `tools.mariadb` and `tools.pgbouncer` have in common: a server with
+its folder, which tests may stop, pause and crash; the first three are commands, `ensure` and `run`. As a command this module
+is the guard that ends a server whose owner was killed.
 """
 
 from __future__ import annotations

@@ -73,13 +73,12 @@ def postgresql(authorities: Authorities, postgres: PrivatePostgres) -> Iterator[
 
 
 @pytest.fixture(scope="module", params=[PrivateMySQL, PrivateMariaDB], ids=["mysql", "mariadb"])
-def mysqlish_tls(request: pytest.FixtureRequest, authorities: Authorities) -> Iterator[PrivateMySQL]:
-    request.getfixturevalue({PrivateMySQL: "mysql", PrivateMariaDB: "mariadb"}[request.param])
-    server: PrivateMySQL = request.param()
-    server._more_settings |= authorities.settings(
-        dict(server._account()), ("ssl-cert", "ssl-key", "ssl-ca"), server.scheme
-    )
-    with server:
+def mysqlish(request: pytest.FixtureRequest, authorities: Authorities) -> Iterator[PrivateMySQL]:
+    """In the place of the servers that all other tests have, so that `mysqlish_url` is on one with TLS."""
+    kind: type[PrivateMySQL] = request.param
+    request.getfixturevalue(kind.scheme)
+    names = ("ssl-cert", "ssl-key", "ssl-ca")
+    with kind(settings=authorities.settings(dict(server_account("mysql")), names, kind.scheme)) as server:
         yield server
 
 
@@ -88,13 +87,6 @@ def url(postgresql: PrivatePostgres) -> Iterator[str]:
     made = postgresql.create_database()
     yield made
     postgresql.drop_database(made)
-
-
-@pytest.fixture
-def mysqlish_url(mysqlish_tls: PrivateMySQL) -> Iterator[str]:
-    made = mysqlish_tls.create_database()
-    yield made
-    mysqlish_tls.drop_database(made)
 
 
 def is_encrypted(url: str) -> list[bool]:
@@ -246,22 +238,22 @@ def test_a_mysql_of_another_name_is_refused_at_once(mysqlish_url: str, authoriti
         assert_told("no TLS with this server .*Hostname mismatch", refusal)
 
 
-def test_a_mysql_that_asks_for_tls_says_how_to_have_it(mysqlish_tls: PrivateMySQL, mysqlish_url: str) -> None:
-    mysqlish_tls.execute("create user strict@'%' identified by 'x' require ssl")
-    mysqlish_tls.execute("grant all on *.* to strict@'%'")
+def test_a_mysql_that_asks_for_tls_says_how_to_have_it(mysqlish: PrivateMySQL, mysqlish_url: str) -> None:
+    mysqlish.execute("create user strict@'%' identified by 'x' require ssl")
+    mysqlish.execute("grant all on *.* to strict@'%'")
     strict = make_url(mysqlish_url).set(username="strict", password="x").render_as_string(hide_password=False)
 
     with pytest.raises(DatabaseUnavailable, match=r"Access denied.*add ssl=true to its URL"):
         awaiting(strict)
     awaiting(f"{strict}?ssl=true")
 
-    mysqlish_tls.execute("drop user strict@'%'")
-    mysqlish_tls.execute("set global require_secure_transport = on")
+    mysqlish.execute("drop user strict@'%'")
+    mysqlish.execute("set global require_secure_transport = on")
     try:
         with pytest.raises(DatabaseUnavailable, match=r"(?i)add ssl=true to its URL"):
             awaiting(mysqlish_url)
     finally:
-        mysqlish_tls.execute("set global require_secure_transport = off")
+        mysqlish.execute("set global require_secure_transport = off")
 
 
 @pytest.mark.parametrize(

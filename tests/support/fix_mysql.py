@@ -12,28 +12,26 @@ Without a server's programs these tests are skipped, and the summary names the s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from support.fix_missing import server_of
 from tools.mariadb import PrivateMariaDB
 from tools.mysql import PrivateMySQL
-from tools.private_server import ServerMissing
 
 _KINDS: dict[str, type[PrivateMySQL]] = {"mysql": PrivateMySQL, "mariadb": PrivateMariaDB}
-_MISSING = pytest.StashKey[dict[str, str]]()
 
 
 @pytest.fixture(scope="session")
 def mysql(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
-    with _server("mysql", pytestconfig) as server:
+    with server_of(PrivateMySQL, pytestconfig) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
-    with _server("mariadb", pytestconfig) as server:
+    with server_of(PrivateMariaDB, pytestconfig) as server:
         yield server
 
 
@@ -66,13 +64,13 @@ def mysqlish_url(mysqlish: PrivateMySQL) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def _second_mysql(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
-    with _server("mysql", pytestconfig) as server:
+    with server_of(PrivateMySQL, pytestconfig) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def _second_mariadb(pytestconfig: pytest.Config) -> Iterator[PrivateMySQL]:
-    with _server("mariadb", pytestconfig) as server:
+    with server_of(PrivateMariaDB, pytestconfig) as server:
         yield server
 
 
@@ -107,20 +105,3 @@ def _whole_again(server: PrivateMySQL) -> Iterator[PrivateMySQL]:
     server.start()
     yield server
     server.resume()
-
-
-def _server(kind: str, config: pytest.Config) -> PrivateMySQL:
-    try:
-        return _KINDS[kind]()
-    except ServerMissing as missing:
-        config.stash.setdefault(_MISSING, {})[_KINDS[kind].name] = str(missing)
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(f"{_KINDS[kind].name} is not installed")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    missing = config.stash.get(_MISSING, dict[str, str]())
-    for name, how in missing.items():
-        terminalreporter.section(f"{name} is missing", yellow=True)
-        terminalreporter.line(f"Every test that needs it was skipped. {how}")

@@ -5,28 +5,18 @@ Without the program these tests are skipped, and the summary says so; in CI (`CI
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from tools.pgbouncer import HOW_TO_INSTALL, PrivatePgBouncer
+from support.fix_missing import server_of
+from tools.pgbouncer import PrivatePgBouncer
 from tools.postgres import PrivatePostgres
-from tools.private_server import ServerMissing
-
-_MISSING = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: PrivatePostgres, pytestconfig: pytest.Config) -> Iterator[PrivatePgBouncer]:
-    try:
-        pooler = PrivatePgBouncer(postgres)
-    except ServerMissing as missing:
-        pytestconfig.stash[_MISSING] = True
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip("PgBouncer is not installed")
-    with pooler:
+    with server_of(PrivatePgBouncer, pytestconfig, lambda: PrivatePgBouncer(postgres)) as pooler:
         yield pooler
 
 
@@ -38,9 +28,3 @@ def direct_url(postgres_url: str) -> str:
 @pytest.fixture
 def pooled_url(pgbouncer: PrivatePgBouncer, direct_url: str) -> str:
     return pgbouncer.url(direct_url)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash.get(_MISSING, False):
-        terminalreporter.section("PgBouncer is missing", yellow=True)
-        terminalreporter.line(f"Every test that needs it was skipped. {HOW_TO_INSTALL}")

@@ -10,21 +10,18 @@ Without the server's programs these tests are skipped, and the summary says so; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from support.fix_missing import server_of
 from support.tcp_proxy import TcpProxy
-from tools.postgres import HOW_TO_INSTALL, PrivatePostgres
-from tools.private_server import ServerMissing
-
-_MISSING = pytest.StashKey[bool]()
+from tools.postgres import PrivatePostgres
 
 
 @pytest.fixture(scope="session")
 def postgres(pytestconfig: pytest.Config) -> Iterator[PrivatePostgres]:
-    with _server(pytestconfig) as server:
+    with server_of(PrivatePostgres, pytestconfig) as server:
         yield server
 
 
@@ -43,7 +40,7 @@ def postgres_proxy(postgres: PrivatePostgres) -> Iterator[TcpProxy]:
 
 @pytest.fixture(scope="session")
 def _second_postgres(pytestconfig: pytest.Config) -> Iterator[PrivatePostgres]:
-    with _server(pytestconfig) as server:
+    with server_of(PrivatePostgres, pytestconfig) as server:
         yield server
 
 
@@ -52,19 +49,3 @@ def breakable_postgres(_second_postgres: PrivatePostgres) -> Iterator[PrivatePos
     _second_postgres.start()
     yield _second_postgres
     _second_postgres.resume()
-
-
-def _server(config: pytest.Config) -> PrivatePostgres:
-    try:
-        return PrivatePostgres()
-    except ServerMissing as missing:
-        config.stash[_MISSING] = True
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip("PostgreSQL is not installed")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash.get(_MISSING, False):
-        terminalreporter.section("PostgreSQL is missing", yellow=True)
-        terminalreporter.line(f"Every test that needs it was skipped. {HOW_TO_INSTALL}")

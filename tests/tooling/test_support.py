@@ -95,7 +95,8 @@ def test_without_postgresql_tests_are_skipped_but_fail_in_ci(
     (tmp_path / "test_inner.py").write_text(DATABASE_TEST)
     missing = {"OUTLAST_POSTGRES_BIN": str(tmp_path), "CI": ci}
 
-    inner = start_process("-m", "pytest", "-q", "-p", "support.fix_postgres", str(tmp_path), cwd=tmp_path, env=missing)
+    plugins = ("-p", "support.fix_missing", "-p", "support.fix_postgres")
+    inner = start_process("-m", "pytest", "-q", *plugins, str(tmp_path), cwd=tmp_path, env=missing)
 
     inner.wait()
     assert outcome in inner.output
