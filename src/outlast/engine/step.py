@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
@@ -54,10 +55,14 @@ class StepChoices(TypedDict, total=False):
     on_cancel: OnCancel
 
 
+_OPTIONS: Final = ("compensate", *StepChoices.__annotations__)
+
+
 def step_options(
     compensate: Callable[[CompensationContext, Any], object] | None = None, **chosen: Unpack[StepChoices]
 ) -> StepOptions:
     """Check what an author wrote as a step's options. Raises InvalidArgument, or DefinitionError for the function."""
+    _check_names(chosen)
     timeout, on_cancel = chosen.get("timeout"), chosen.get("on_cancel", "finish")
     if on_cancel not in ("finish", "abort"):
         raise InvalidArgument(f"on_cancel= is 'finish' or 'abort'; {on_cancel!r} is not.")
@@ -68,6 +73,17 @@ def step_options(
         undo_retry=_policy("compensate_retry", chosen.get("compensate_retry")),
         on_cancel=on_cancel,
     )
+
+
+def _check_names(chosen: Iterable[str]) -> None:
+    """Refuse what is no option: passed over, it would be missed when a step is to be undone or tried again."""
+    for name in chosen:
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            meant = f" Did you mean {near[0]}=?" if near else ""
+            raise InvalidArgument(
+                f"A step has no option {name}=.{meant} The options are {', '.join(f'{each}=' for each in _OPTIONS)}."
+            )
 
 
 def _policy(name: str, option: RetryOption) -> Retry | None:
@@ -301,9 +317,10 @@ def step(
     'charge'
     """
     local = signatures.caller_names()
+    chosen = step_options(compensate, **options)
 
     def declare(function: Callable[..., Any]) -> Step[Any, Any]:
-        return _declared(function, name, step_options(compensate, **options), local)
+        return _declared(function, name, chosen, local)
 
     return declare if function is None else declare(function)
 

@@ -173,6 +173,7 @@ def transactional_step(
     Versionadded: 0.1
     """
     local = signatures.caller_names()
+    chosen = step_options(None, **options)
 
     def declare(function: Callable[..., Any]) -> TransactionalStep[Any, Any, Any]:
         given = step_name(function, name, "transactional_step")
@@ -181,9 +182,7 @@ def transactional_step(
                 f"Transactional step {given!r} has no parameter for its transaction, the session or connection."
             )
         check_types(given, function, local)
-        made = TransactionalStep[Any, Any, Any](
-            StepDefinition(function, step_options(None, **options), local, leading=1), given
-        )
+        made = TransactionalStep[Any, Any, Any](StepDefinition(function, chosen, local, leading=1), given)
         if compensate is not None:
             made.compensate(compensate)
         return made

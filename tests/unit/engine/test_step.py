@@ -24,6 +24,7 @@ from outlast import (
     Step,
     StepContext,
     step,
+    transactional_step,
     workflow,
 )
 from outlast.engine.decision import Finished
@@ -283,6 +284,40 @@ def test_options_are_checked_where_they_stand(options: dict[str, Any], error: ty
     assert isinstance(end, Finished)
     assert end.failure is not None
     assert end.failure.type == f"outlast.errors.{error.__name__}"
+    assert run.performed == []
+
+
+@pytest.mark.parametrize("declares", [step, transactional_step])
+@pytest.mark.parametrize(
+    ("option", "meant"),  # noqa: PT006
+    [
+        ("retries", " Did you mean retry=?"),
+        ("compensation", " Did you mean compensate=?"),
+        ("compansate_retry", " Did you mean compensate_retry=?"),
+        ("time_out", " Did you mean timeout=?"),
+        ("queue", ""),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_and_the_nearest_named(declares: Any, option: str, meant: str) -> None:
+    """They were passed over: a step with `compansate=` was never undone, and nobody was told."""
+    told = (
+        f"A step has no option {option}=.{meant} The options are compensate=, retry=, timeout=, compensate_retry=, "
+        "on_cancel=."
+    )
+    with pytest.raises(InvalidArgument) as refused:
+        declares(**{option: None})
+    assert str(refused.value) == told
+
+    @workflow("misspelt")
+    async def misspelt(ctx: Context) -> None:
+        verb: Any = ctx.step if declares is step else ctx.transaction
+        await verb("it", bare, **{option: None})
+
+    run = Rehearsal(misspelt)
+    end = run.end()
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert end.failure.message == told
     assert run.performed == []
 
 
