@@ -289,12 +289,24 @@ async def test_what_is_loaded_and_only_records_is_not_forgotten(shared_database_
         with session.begin_nested():
             session.get_one(Order, "8").record(OrderPlaced("8"))
 
+    def place_what_comes_back(session: Session) -> None:
+        deleted, detached = session.get_one(Order, "9"), session.get_one(Order, "10")
+        with suppress(Undone), session.begin_nested():
+            session.delete(deleted)
+            session.flush()
+            raise Undone
+        deleted.record(OrderPlaced("9"))
+        session.expunge(detached)
+        session.add(detached)
+        detached.record(OrderPlaced("10"))
+
     async with world(shared_database_url, colour) as (app, transact):
-        await transact(lambda session: session.add_all([Order(id="7"), Order(id="8")]))
+        await transact(lambda session: session.add_all([Order(id="7"), Order(id="8"), Order(id="9"), Order(id="10")]))
         await transact(place)
         await transact(place_and_release)
+        await transact(place_what_comes_back)
 
-        assert await written(app) == ["order-7", "order-8", "thanks-7", "thanks-8"]
+        assert [run for run in await written(app) if "order" in run] == ["order-10", "order-7", "order-8", "order-9"]
 
 
 async def test_a_session_lets_go_of_what_is_no_longer_its_own(tmp_path: Any) -> None:
@@ -303,19 +315,22 @@ async def test_a_session_lets_go_of_what_is_no_longer_its_own(tmp_path: Any) -> 
     async with world(url, blocking) as (app, _):
         session = Session(engine)
         publish_on_commit(app, session, of=Order, events=Order.pulled)
-        first, second, third = (Order(id=order) for order in "789")
+        first, second, third, fourth = (Order(id=order) for order in "6789")
+        session.add(fourth)
+        session.commit()
         session.add_all([first, second, third])
         session.flush()
-        references = [weakref.ref(one) for one in (first, second, third)]
+        references = [weakref.ref(one) for one in (first, second, third, fourth)]
 
         session.delete(first)
         session.flush()
         session.expunge(second)
         session.rollback()
-        del first, second, third
+        session.expunge(fourth)
+        del first, second, third, fourth
 
+        assert [reference() for reference in references] == [None] * 4
         session.close()
-        assert [reference() for reference in references] == [None, None, None]
     engine.dispose()
 
 
