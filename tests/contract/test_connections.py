@@ -24,6 +24,7 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, new_run, step
+from support.probing import until_seen
 from support.processes import StartProcess
 from support.tcp_proxy import TcpProxy
 from tools.postgres import PrivatePostgres
@@ -294,8 +295,7 @@ async def test_a_server_that_says_nothing_is_told_of_as_well(
     with socket.create_server(("127.0.0.1", 0)) as mute:
         database = open_database(f"postgresql://ann@127.0.0.1:{mute.getsockname()[1]}/shop")
         opening = asyncio.ensure_future(database.open())
-        while not caplog.messages:  # noqa: ASYNC110  a log record has no event
-            await asyncio.sleep(0.005)
+        await until_seen(lambda: caplog.messages, "a word about it")
         opening.cancel()
         await asyncio.wait([opening])
 

@@ -23,7 +23,7 @@ from outlast import (
     step,
     workflow,
 )
-from support.probing import Tables, until_awaited
+from support.probing import Tables, until_awaited, until_seen
 from support.tcp_proxy import TcpProxy
 
 calls: Counter[str] = Counter()
@@ -127,7 +127,7 @@ async def test_connections_ended_by_the_server_cost_no_step(server_url: str) -> 
     async with Outlast(server_url, workflows=[adding], worker=WorkerOptions(poll="50ms", lease="5m")) as app:
         starting = [asyncio.create_task(app.start_and_wait(adding, number)) for number in range(200)]
         for progress in range(20, 400, 40):
-            await until_awaited(lambda least=progress: _is(len(calls) >= least), f"{progress} steps")
+            await until_seen(lambda least=progress: len(calls) >= least, f"{progress} steps")
             await end_all(server_url)
         assert await asyncio.gather(*starting) == [2 * number for number in range(200)]
 
@@ -249,7 +249,3 @@ async def _waits(app: Outlast, run_id: str) -> bool:
 
 async def _listens(url: str, expected: bool) -> bool:
     return (await ask(url, LISTENS) != []) is expected
-
-
-async def _is(fact: bool) -> bool:
-    return fact

@@ -15,7 +15,7 @@ from outlast.stores.databases import database
 from outlast.worker import claiming, flusher
 from support.fix_servers import Breakable, Link
 from support.nursery import Nursery
-from support.probing import Tables, until_awaited
+from support.probing import Tables, until_seen
 from support.programs import fleet
 from support.programs.ledger import Ledger
 from tools.mysql import PrivateMySQL
@@ -104,7 +104,7 @@ async def test_work_goes_on_through_crashes_of_the_server(breakable: Breakable) 
 
         async def crash() -> None:
             for progress in (20, 90, 160):
-                await until_awaited(lambda least=progress: _is(len(calls) >= least), f"{progress} steps")
+                await until_seen(lambda least=progress: len(calls) >= least, f"{progress} steps")
                 await asyncio.to_thread(breakable.restart)
 
         crashing = asyncio.create_task(crash())
@@ -154,9 +154,9 @@ async def test_a_frozen_server_costs_no_step_when_it_thaws(
             calls.clear()
             caplog.clear()
             starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
-            await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
+            await until_seen(lambda: len(calls) >= 10, "some steps")
             breakable.server.pause()
-            await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+            await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
             breakable.server.resume()
 
             assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
@@ -172,18 +172,14 @@ async def test_a_stalled_link_costs_no_step_when_it_moves_again(link: Link, capl
             calls.clear()
             caplog.clear()
             starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(30)]
-            await until_awaited(lambda: _is(len(calls) >= 10), "some steps")
+            await until_seen(lambda: len(calls) >= 10, "some steps")
             link.proxy.stall()
-            await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+            await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
             link.proxy.let_through()
 
             assert await asyncio.gather(*starting) == [3 * number for number in range(30)]
             assert set(calls.values()) == {1}
             assert len(calls) == 90
-
-
-async def _is(fact: bool) -> bool:
-    return fact
 
 
 @pytest.mark.usefixtures("impatient")
@@ -205,9 +201,9 @@ async def test_a_database_that_is_read_only_for_a_while_holds_no_run(
 
     async with Outlast(postgres_url, workflows=[counting], worker=OPTIONS) as app:
         starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(60)]
-        await until_awaited(lambda: _is(len(calls) >= 20), "some steps")
+        await until_seen(lambda: len(calls) >= 20, "some steps")
         await set_read_only("on")
-        await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+        await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
         await set_read_only("off")
 
         assert await asyncio.gather(*starting) == [3 * number for number in range(60)]
@@ -232,9 +228,9 @@ async def test_a_primary_that_is_a_replica_for_a_while_holds_no_run(
 
     async with Outlast(mine, workflows=[counting], worker=OPTIONS) as app:
         starting = [asyncio.create_task(app.start_and_wait(counting, number)) for number in range(60)]
-        await until_awaited(lambda: _is(len(calls) >= 20), "some steps")
+        await until_seen(lambda: len(calls) >= 20, "some steps")
         await asyncio.to_thread(server.execute, "set global read_only = 1")
-        await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+        await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
         await asyncio.to_thread(server.execute, "set global read_only = 0")
 
         assert await asyncio.gather(*starting) == [3 * number for number in range(60)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from outlast import Context, DatabaseUnavailable, Outlast, WorkerOptions, workflow
 from outlast.stores.databases import sqlite_connection
 from support.colours import Ask
+from support.probing import until_seen
 
 
 @workflow("greet")
@@ -148,8 +148,7 @@ async def test_a_worker_says_so_and_goes_on_when_the_app_is_opened_again(
     app = app_of(path, worker=True)
     async with app:
         delete(path)
-        while "was deleted while it was in use" not in caplog.text:  # noqa: ASYNC110  a log record has no event
-            await asyncio.sleep(0.005)
+        await until_seen(lambda: "was deleted while it was in use" in caplog.text, "the worker to say so")
 
     async with app:
         assert await app.start_and_wait(greet, "Ada", wait="20s") == "Hello, Ada"

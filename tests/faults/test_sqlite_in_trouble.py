@@ -15,7 +15,7 @@ from outlast import Context, DatabaseBusy, DatabaseUnavailable, Outlast, StepCon
 from outlast.stores.databases import sqlite_connection
 from outlast.stores.databases.database import SqlDatabase
 from outlast.worker import claiming, flusher, starting
-from support.probing import until_awaited
+from support.probing import until_seen
 
 calls: Counter[str] = Counter()
 OPTIONS = WorkerOptions(poll="50ms", lease="5m")
@@ -68,7 +68,7 @@ async def test_a_file_that_stays_locked_costs_no_step(path: Path, caplog: pytest
     async with Outlast(f"sqlite:///{path}", workflows=[growing], worker=OPTIONS) as app:
         runs = [await app.start(growing, number) for number in range(20)]
         with write_lock(path):
-            await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+            await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
             with pytest.raises(DatabaseUnavailable, match="in the way"):
                 await app.cancel(runs[0].id)
 
@@ -105,13 +105,9 @@ async def test_a_full_disk_costs_no_step(path: Path, caplog: pytest.LogCaptureFi
         calls.clear()
 
         run = await app.start(growing, 1)
-        await until_awaited(lambda: _is("does not answer" in caplog.text), "the worker to notice")
+        await until_seen(lambda: "does not answer" in caplog.text, "the worker to notice")
         assert len(calls) == 2
         connection.execute("pragma max_page_count = 1000000")
 
         assert await run.result(timeout="30s") == PAGES_OF_A_RESULT * 4096
     assert set(calls.values()) == {1}
-
-
-async def _is(fact: bool) -> bool:
-    return fact

@@ -32,6 +32,7 @@ from outlast import (
 )
 from outlast.client import untaken
 from support.colours import Ask, parked, result_of
+from support.probing import until_awaited
 
 
 def _line_of(code: str) -> int:
@@ -199,11 +200,11 @@ async def test_who_waits_too_short_is_told_what_the_run_waits_for(
 
 
 async def _undone_later(app: Outlast, run_id: str) -> None:
-    while True:
+    async def is_put_off() -> bool:
         run = await app.get(run_id)
-        if run is not None and run.status is Status.COMPENSATING and run.worker is None:
-            return
-        await asyncio.sleep(0.005)  # a look at the database is the only sign of it
+        return run is not None and run.status is Status.COMPENSATING and run.worker is None
+
+    await until_awaited(is_put_off, "the undoing to be put off")
 
 
 async def test_a_run_that_is_undone_again_later_is_told_with_the_reason(tmp_path: Path, ask: Ask) -> None:

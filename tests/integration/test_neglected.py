@@ -13,6 +13,7 @@ from outlast.testing import ManualClock
 from outlast.worker import neglected
 from support.colours import Ask
 from support.field_apps import run_of
+from support.probing import until_awaited, until_seen
 
 pytestmark = pytest.mark.every_database
 
@@ -91,9 +92,13 @@ async def test_a_worker_with_the_wrong_code_tries_held_runs_once(shared_database
         before = await run_of(app, "a")
     clock.advance("1s")
 
+    async def tried_again() -> bool:
+        run = await run_of(app, "a")
+        return run.turns != before.turns and run.worker is None
+
     async with Outlast(shared_database_url, workflows=[as_changed_by_mistake], clock=clock) as app:
-        while (run := await run_of(app, "a")).turns == before.turns or run.worker:  # noqa: ASYNC110  it has no event
-            await asyncio.sleep(0.005)
+        await until_awaited(tried_again, "another turn")
+        run = await run_of(app, "a")
         assert await app.drain() == 0
 
     assert run.status is Status.SUSPENDED
@@ -110,8 +115,7 @@ async def test_runs_that_no_worker_takes_are_told_and_those_of_others_are_not(
     clock.advance("6m")
 
     async with Outlast(shared_database_url, workflows=[other], clock=clock) as app:
-        while "no worker takes them" not in caplog.text:  # noqa: ASYNC110  it has no event
-            await asyncio.sleep(0.005)
+        await until_seen(lambda: "no worker takes them" in caplog.text, "the worker to say so")
         await app.start_and_wait(other, wait="20s")
 
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

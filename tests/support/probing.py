@@ -44,6 +44,15 @@ async def until_awaited(
     return value
 
 
+async def until_seen(found: Callable[[], T], what: str) -> T:
+    """The same of what is seen without awaiting: a log record, a file."""
+
+    async def look() -> T:
+        return found()
+
+    return await until_awaited(look, what)
+
+
 def connect_mysql(url: str, *, autocommit: bool = True) -> pymysql.Connection[Any]:
     """Connect to the MySQL or MariaDB of a URL."""
     parts = urlsplit(url)
