@@ -113,24 +113,25 @@ async def test_an_open_signal_holds_up_those_alone_who_are_about_to_wait_for_it(
         async with transaction(server_url) as tx:
             await app.signal(word, 7, key="line", tx=tx)
             # The signal is older than the run, by its place in the line, but not committed yet.
-            held = [await app.start(listening, number) for number in range(3)]
+            held = await asyncio.gather(*(app.start(listening, number) for number in range(60)))
             await assert_others_go_on(app)
 
         await app.signal(word, 8, key="line")
-        assert [await run.result(timeout="20s") for run in held] == [7, 7, 7]
+        assert [await run.result(timeout="20s") for run in held] == [7] * 60
     assert set(calls.values()) == {1}
 
 
 async def test_an_open_start_holds_up_those_alone_who_start_the_same(server_url: str) -> None:
     async with Outlast(server_url, workflows=[adding], worker=OPTIONS) as app:
         async with transaction(server_url) as tx:
-            await app.start(adding, 1, id="one", tx=tx)
-            again = asyncio.create_task(app.start(adding, 1, id="one"))
+            ids = [f"{number}" for number in range(12)]
+            await app.start_many(adding, [1] * 12, ids=ids, tx=tx)
+            again = [asyncio.create_task(app.start(adding, 1, id=each)) for each in ids]
             await assert_others_go_on(app)
-            assert not again.done()
+            assert not any(one.done() for one in again)
 
-        assert (await again).created is False
-        assert await app.result("one", timeout="20s") == 2
+        assert {(await one).created for one in again} == {False}
+        assert [await app.result(each, timeout="20s") for each in ids] == [2] * 12
     assert set(calls.values()) == {1}
 
 

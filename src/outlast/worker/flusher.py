@@ -3,8 +3,8 @@
 Nothing waits for company and there is no timer: a lone writer is taken at once. Writers are asked what they have to write
 when a batch is formed, not when they ask for a place in it, so that all they have by then goes along.
 
-A caller may have a transaction open in which it cancelled one of the runs, or sent a signal that one is about to wait for.
-Whoever waits for that is set aside and tried again beside the others, who go on.
+A caller may have a transaction open in which it cancelled one of the runs, started one by the same id, or sent a signal that
+many are about to wait for. Whoever waits for that is set aside and tried again beside the others, who go on.
 Held by tests/faults/test_callers_transactions.py.
 """
 
@@ -29,6 +29,9 @@ logger = logging.getLogger("outlast.worker")
 
 _MOST: Final = 500
 """Writers in one batch: it bounds how long the others wait behind it."""
+
+_BESIDE: Final = 4
+"""Batches of those set aside that are tried at once: each waits for locks, and has a connection meanwhile."""
 
 _PATIENCE: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
@@ -91,6 +94,8 @@ class _Group:
     writers: list[tuple[Writer, Staged]]
     is_repeated: bool = False
     """An answer was lost, so this was sent more than once, and any of the tries may be the one that was written."""
+    is_held_up: bool = False
+    """Others had a lock that all of it needs."""
 
     @property
     def name(self) -> RunId:
@@ -105,6 +110,20 @@ class _Group:
 
     def __len__(self) -> int:
         return len(self.starters) + len(self.writers)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What the first writer's run is about to wait for: all others' too, when it was set aside."""
+        return _topics(self.writers[0][1]) if self.writers else frozenset()
+
+    def suspects(self) -> list[_Group]:
+        """Return the parts that may each be held up by one lock, or this group alone when it is one of them."""
+        parking: dict[frozenset[str], _Group] = {}
+        for one in self.writers:
+            parking.setdefault(_topics(one[1]), _Group([], [], self.is_repeated)).writers.append(one)
+        starting = [_Group(self.starters, [], self.is_repeated)] if self.starters else []
+        parts = [*starting, *parking.values()]
+        return parts if len(parts) > 1 else [self] if self.topics else self.singly()
 
     def singly(self) -> list[_Group]:
         return [_Group([one], [], self.is_repeated) for one in self.starters] + [
@@ -137,7 +156,9 @@ class Flusher:
         self._starters: deque[Starter] = deque()
         self._aside: deque[_Group] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._aside_task: asyncio.Task[None] | None = None
+        self._beside: set[asyncio.Task[None]] = set()
+        self._tried: list[_Group] = []
+        """Those set aside that are being tried just now."""
         self._is_closed = False
         self._is_held = False
         self._pid = os.getpid()
@@ -168,7 +189,7 @@ class Flusher:
         self._writers.clear()
         self._starters.clear()
         self._aside.clear()
-        for task in (self._task, self._aside_task):
+        for task in (self._task, *self._beside):
             if task is not None:
                 task.cancel()
 
@@ -180,29 +201,51 @@ class Flusher:
     async def _flush_all(self) -> None:
         try:
             while (self._writers or self._starters) and not self._is_held and os.getpid() == self._pid:
-                await self._flush(self._next())
+                group = self._next()
+                if group:
+                    await self._flush(group)
         except LeaseLost:
             self._lose()
         finally:
             self._task = None
 
-    def _set_aside(self, group: _Group, why: DatabaseUnavailable) -> None:
-        self._tell_starters(group, why)
+    def _set_aside(self, group: _Group) -> None:
         self._aside.append(group)
-        if self._aside_task is None and not self._is_closed:
-            self._aside_task = self._loop.create_task(
-                self._flush_aside(), name="outlast-flush-aside", context=self._context
-            )
+        if len(self._beside) < _BESIDE and not self._is_closed:
+            task = self._loop.create_task(self._flush_aside(), name="outlast-flush-aside", context=self._context)
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
 
     async def _flush_aside(self) -> None:
         try:
             while self._aside and os.getpid() == self._pid:
-                await asyncio.sleep(_FIRST_PAUSE)
-                await self._flush(self._aside.popleft())
+                if self._aside[0].is_held_up:
+                    await asyncio.sleep(_FIRST_PAUSE)
+                if self._aside:
+                    await self._try(self._aside.popleft())
         except LeaseLost:
             self._lose()
+
+    async def _try(self, group: _Group) -> None:
+        self._tried.append(group)
+        try:
+            await self._flush(group)
         finally:
-            self._aside_task = None
+            self._tried.remove(group)
+
+    def _follow(self, one: tuple[Writer, Staged]) -> bool:
+        """Have a writer wait with those set aside that are about to wait for the same; say whether there are any."""
+        topics = _topics(one[1])
+        if not topics:
+            return False
+        for group in self._aside:
+            if group.topics == topics and len(group) < _MOST:
+                group.writers.append(one)
+                return True
+        if any(group.topics == topics for group in self._tried):
+            self._set_aside(_Group([], [one], is_held_up=True))
+            return True
+        return False
 
     def _lose(self) -> None:
         if not self._is_closed:
@@ -215,7 +258,9 @@ class Flusher:
         for _ in range(min(len(self._writers), _MOST - len(starters))):
             writer = self._writers.popleft()
             try:
-                group.writers.append((writer, writer.take()))
+                one = writer, writer.take()
+                if not (self._beside and self._follow(one)):
+                    group.writers.append(one)
             except Exception as error:
                 self._loop.call_soon(_tell, writer.refused, error, context=self._context)
         return group
@@ -225,14 +270,18 @@ class Flusher:
             outcome = await self._send(group)
         except LeaseLost:
             raise
+        except DatabaseBusy as error:
+            parts = group.suspects()
+            if len(parts) == 1:
+                self._tell_starters(group, error)
+                group.is_held_up = True
+            for part in parts:
+                self._set_aside(part)
         except Exception as error:
             if len(group) > 1:
-                # One item that the database refuses, or cannot write now, must not strand the others.
+                # One item that the database refuses must not strand the others.
                 for one in group.singly():
                     await self._flush(one)
-                return
-            if isinstance(error, DatabaseBusy):
-                self._set_aside(group, error)
                 return
             logger.exception("The database refused to record run %r.", group.name)
             self._loop.call_soon(_refuse, group, error, context=self._context)
@@ -276,6 +325,11 @@ class Flusher:
     def _tell_starters(self, group: _Group, why: DatabaseUnavailable) -> None:
         for starter in (*group.starters, *self._starters):
             _tell(starter.unanswered, why)
+
+
+def _topics(staged: Staged) -> frozenset[str]:
+    waits = () if staged.write is None else staged.write.waits
+    return frozenset([wait.topic for wait in waits]) if waits else frozenset()
 
 
 def _deliver(group: _Group, outcome: FlushOutcome | None) -> None:

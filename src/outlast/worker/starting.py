@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from outlast.errors import DatabaseUnavailable
+from outlast.errors import DatabaseBusy, DatabaseUnavailable
 from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import NewRun, StartOutcome
@@ -66,10 +66,15 @@ class Start:
     def unanswered(self, why: DatabaseUnavailable) -> None:
         """The database does not answer. The caller does not wait for ever; the start goes on being tried."""
         if self._place.loop.time() - self._at > _PATIENCE and not self.outcome.done():
+            kind, what = (
+                (DatabaseBusy, "Other transactions were in the way")
+                if isinstance(why, DatabaseBusy)
+                else (DatabaseUnavailable, "The database did not answer")
+            )
             self.outcome.set_exception(
-                DatabaseUnavailable(
-                    f"The database did not answer for {_PATIENCE:.0f} s. Whether run {self.run.id!r} is started is not "
-                    f"known; start it again with the same id to find out. The last answer: {why}"
+                kind(
+                    f"{what} for {_PATIENCE:.0f} s. Whether run {self.run.id!r} is started is not known; start it again "
+                    f"with the same id to find out. The last answer: {why}"
                 )
             )
 

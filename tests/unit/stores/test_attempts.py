@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from outlast.errors import DatabaseUnavailable, LeaseLost
+from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Op
 from outlast.stores.basis import make_basis
@@ -151,3 +151,11 @@ def test_a_refusal_is_asked_again_also_where_a_lost_answer_is_not(ask: Ask) -> N
     road = Road(_busy(), "done")
 
     assert (ask(road, repeatable=False), road.made) == ("done", 2)
+
+
+def test_a_last_attempt_that_was_cut_short_does_not_hide_who_was_in_the_way(ask: Ask) -> None:
+    road = Road(_busy(), TimeoutError())
+
+    with pytest.raises(DatabaseBusy, match="database is locked"):
+        ask(road, patience=3.0)
+    assert road.made > 1

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from outlast.errors import DatabaseUnavailable, LeaseLost
+from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost
 from outlast.model.ids import RunId
 from outlast.model.run import Status
-from outlast.ports.store import Batch, NewRun, RunWrite
+from outlast.ports.store import Batch, NewRun, RunWrite, Wait
 from outlast.worker import flusher as module
 from outlast.worker.flusher import Flusher, Staged
 from support.worker_fakes import LEASE, FakeDatabase, flushed, passes, record
@@ -316,3 +317,78 @@ async def test_run_writes_go_with_the_records_of_their_batch() -> None:
 
     ((_, batch),) = database.asked_for("flush")
     assert batch.writes == (parked,)
+
+
+def busy(*held: str) -> Callable[[object, Batch], object]:
+    """Answer flushes; those of runs by these names, or that are about to wait for these topics, are held up."""
+
+    def flush(_lease: object, batch: Batch) -> object:
+        names = {str(run_id) for run_id, _ in batch.records} | {str(run.id) for run in batch.starts}
+        topics = {wait.topic for write in batch.writes for wait in write.waits}
+        if (names | topics) & set(held):
+            return DatabaseBusy("others have it")
+        return flushed(started=[run.id for run in batch.starts])
+
+    return flush
+
+
+def waiting(run_id: str, flusher: Flusher, *topics: str) -> Writes:
+    waits = tuple([Wait(topic, 0) for topic in topics])
+    return Writes(run_id, flusher, write=RunWrite(id=RunId(run_id), status=Status.SUSPENDED, waits=waits))
+
+
+async def test_what_is_held_up_by_others_is_set_aside_and_the_rest_goes_on() -> None:
+    database = FakeDatabase(flush=busy("b", "s2", "line"))
+    flusher = make(database)
+    a, b = Writes("a", flusher), Writes("b", flusher)
+    s1, s2 = Starts("s1", flusher), Starts("s2", flusher)
+    parking = [waiting(f"w{number}", flusher, "line") for number in range(60)]
+    elsewhere = waiting("e", flusher, "quiet")
+
+    await passes(20)
+    assert (a.told, s1.told, elsewhere.told) == (["written"], ["started"], ["written"])
+    assert (b.told, s2.told, {tuple(one.told) for one in parking}) == ([], ["unanswered"], {()})
+    tried = sorted(len(batch.records) for _, batch in database.asked_for("flush") if not batch.starts)
+    assert tried == [1, 1, 1, 2, 60], "what waits for the same is tried together"
+
+    late = Writes("late", flusher)
+    await passes()
+    assert late.told == ["written"], "at once, whatever the others wait for"
+
+
+async def test_who_is_about_to_wait_for_what_is_held_up_follows_those_set_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0)
+    database = FakeDatabase()
+    flusher = make(database)
+    first = waiting("w1", flusher, "line")
+    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    again = await database.next_asked("flush")
+
+    second, third = waiting("w2", flusher, "line"), waiting("w3", flusher, "line")
+    other = waiting("w4", flusher, "another")
+    at_once = await database.next_asked("flush")
+    assert [write.id for write in at_once.batch.writes] == ["w4"]
+    at_once.answer.set_result(flushed())
+    followers = await database.next_asked("flush")
+    assert [write.id for write in followers.batch.writes] == ["w2", "w3"]
+    again.answer.set_result(flushed())
+    followers.answer.set_result(flushed())
+    await passes()
+    assert first.told == second.told == third.told == other.told == ["written"]
+
+
+async def test_no_more_than_four_wait_for_locks_at_once() -> None:
+    database = FakeDatabase()
+    flusher = make(database)
+    for number in range(9):
+        waiting(f"w{number}", flusher, f"topic {number}")
+    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    asked = [await database.next_asked("flush") for _ in range(4)]
+    await passes()
+    assert database.is_quiet
+    assert [write.id for one in asked for write in one.batch.writes] == ["w0", "w1", "w2", "w3"]
+    asked[0].answer.set_result(flushed())
+    assert [write.id for write in (await database.next_asked("flush")).batch.writes] == ["w4"]
+    flusher.abandon()

@@ -229,7 +229,7 @@ class _Attempts:
         self._until = time.monotonic() + patience
         self._delays = _delays()
         self._opens = opens
-        self._why: Exception | None = None
+        self._why: tuple[Exception, Trouble] | None = None
 
     @property
     def left(self) -> float:
@@ -255,9 +255,9 @@ class _Attempts:
         delay = next(self._delays)
         if self._why is None or not isinstance(error, TimeoutError):
             # That the last attempt was cut short says less than why there were several.
-            self._why = error
+            self._why = error, trouble
         if delay >= self.left:
-            raise self._given_up(self._why, trouble) from error
+            raise self._given_up(*self._why) from error
         self.tell(error)
         return delay
 
