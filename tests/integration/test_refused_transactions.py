@@ -181,6 +181,8 @@ async def test_sqlite3_that_commits_by_itself_is_refused(tmp_path: Path) -> None
 
     await assert_refused(url, connection, 'connection.execute("BEGIN IMMEDIATE")')
     await assert_refused(url, connection.cursor(), "tx=cursor.connection")
+    connection.execute("begin immediate")
+    await assert_joined(url, connection)
 
     connection.close()
 

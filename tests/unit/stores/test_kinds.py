@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib
 import re
+import sqlite3
+from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from outlast import NotATransaction
-from outlast.stores.databases.kinds.kind import told
+from outlast.stores.databases.kinds.kind import BlockingTransaction, told
 from outlast.stores.databases.kinds.registry import KINDS, after_commit, is_open, recognise
 from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.sqlite import SQLite
@@ -44,6 +49,67 @@ def test_what_is_no_transaction_at_all_is_refused_with_all_that_may_be_passed(di
     assert [kind.handles for kind in KINDS if kind.handles not in message] == []
     assert not after_commit("a text", lambda: None)
     assert not is_open("a text")
+
+
+class Connected(sqlite3.Connection):
+    """As Python 3.12 and later tell who begins transactions."""
+
+    autocommit: Any = -1
+
+
+@pytest.mark.parametrize(
+    "autocommit, isolation_level, is_refused",
+    [(True, "", True), (False, None, False), (-1, None, True), (-1, "", False)],
+)
+def test_a_connection_of_sqlite3_is_joined_where_somebody_begins(
+    dialect: Dialect, autocommit: Any, isolation_level: Any, is_refused: bool
+) -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=isolation_level, factory=Connected)) as connection:
+        connection.autocommit = autocommit
+
+        with pytest.raises(NotATransaction, match="without an open transaction") if is_refused else nullcontext():
+            recognise(connection, dialect)
+        if is_refused:
+            connection.execute("begin")
+            assert isinstance(recognise(connection, dialect), BlockingTransaction)
+
+
+@pytest.mark.parametrize("kind", [Session, AsyncSession])
+def test_a_session_that_is_bound_to_no_database_is_refused_with_what_to_pass(dialect: Dialect, kind: Any) -> None:
+    with pytest.raises(NotATransaction, match=r"bound to no one database.*session\.connection\(bind_arguments"):
+        recognise(kind(), dialect)
+
+
+def test_what_an_applications_own_session_raises_is_its_own(dialect: Dialect) -> None:
+    class Routed(Session):
+        def get_bind(self, *_: Any, **__: Any) -> Any:
+            raise LookupError("of the application's routing")
+
+    with pytest.raises(LookupError, match="routing"):
+        recognise(Routed(), dialect)
+
+
+def test_a_connection_of_sqlalchemy_tells_whether_its_transaction_is_open() -> None:
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        assert not is_open(connection)
+        begun = connection.begin()
+        assert is_open(connection)
+        begun.commit()
+        assert not is_open(connection)
+        connection.begin()
+    assert not is_open(connection)
+    engine.dispose()
+
+
+async def test_an_awaiting_connection_tells_the_same() -> None:
+    engine = create_async_engine("sqlite+aiosqlite://")
+    async with engine.connect() as connection:
+        assert not is_open(connection)
+        await connection.begin()
+        assert is_open(connection)
+    assert not is_open(connection)
+    await engine.dispose()
 
 
 class Order: ...

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import UnboundExecutionError
 
 from outlast.errors import NotATransaction
 from outlast.ports.operation import Execute, ExecuteAwaiting
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Kind, Transaction, told
 from outlast.stores.databases.kinds.mysql_kinds import commits_by_itself
 from outlast.stores.databases.kinds.session_commits import after_session_commit
-from outlast.stores.databases.loaded import is_a, loaded_class
+from outlast.stores.databases.loaded import is_a
 from outlast.stores.databases.sqlalchemy_roads import execute, execute_awaiting
 
 # Looked up, not imported: it asks for greenlet, and whoever has no awaiting engine needs neither.
@@ -75,17 +76,13 @@ def _registered(tx: object) -> object:
 
 
 def _engine_of(session: Any) -> Engine:  # noqa: ANN401 - a session of either colour
-    unbound = loaded_class("sqlalchemy.exc", "UnboundExecutionError")
     try:
-        bind = session.get_bind()
-    except BaseException as error:
-        if unbound is not None and isinstance(error, unbound):
-            raise NotATransaction(
-                f"tx= is {told(session)} that is bound to no one database. Pass its connection to the one that holds "
-                "outlast's tables, such as `session.connection(bind_arguments={...})`."
-            ) from error
-        raise
-    engine: Engine = bind.engine
+        engine: Engine = session.get_bind().engine
+    except UnboundExecutionError as error:
+        raise NotATransaction(
+            f"tx= is {told(session)} that is bound to no one database. Pass its connection to the one that holds "
+            "outlast's tables, such as `session.connection(bind_arguments={...})`."
+        ) from error
     return engine
 
 
