@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from outlast import Context, DatabaseUnavailable, NotATransaction, Outlast, workflow
 from outlast.model.ids import RunId, WorkerId
 from outlast.ports.operation import Op
 from outlast.ports.store import Batch, ClaimRequest, NewSignal, Wait
@@ -16,7 +19,7 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, new_run, parked, step
-from support.probing import Tables
+from support.probing import Tables, connect_mysql
 from tools.mysql import PrivateMySQL
 
 T = TypeVar("T")
@@ -86,6 +89,67 @@ def test_connections_of_ours_do_not_go_by_what_is_usual_on_the_server(contrary: 
     )
     assert made == [("InnoDB", 1)]
     database.close_blocking()
+
+
+NARROW = ["utf8mb3", "latin1"]
+
+
+@pytest.mark.parametrize("charset", NARROW)
+def test_an_engine_whose_connections_cannot_send_every_text_is_refused(mysqlish_url: str, charset: str) -> None:
+    """It opened, and the first step that returned an emoji was done again and again."""
+    engine = _engine(mysqlish_url, charset=charset)
+    database = open_database(engine)
+
+    with pytest.raises(DatabaseUnavailable, match=rf"one in {charset}, .* add \?charset=utf8mb4 to the engine's URL"):
+        database.check_schema_blocking()
+
+    engine.dispose()
+
+
+@pytest.mark.parametrize("road", ["asyncmy", "aiomysql"])
+async def test_an_awaiting_engine_is_asked_as_well(mysqlish_url: str, road: str) -> None:
+    url = make_url(mysqlish_url)
+    engine = create_async_engine(url.set(drivername=f"{url.get_backend_name()}+{road}", query={"charset": "latin1"}))
+    database = open_database(engine)
+
+    with pytest.raises(DatabaseUnavailable, match="one in latin1"):
+        await database.open()
+
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("said", [*NARROW, "set names latin1", "set character_set_client = latin1"])
+async def test_a_transaction_on_a_connection_that_cannot_send_every_text_is_refused(
+    mysqlish_url: str, said: str
+) -> None:
+    """Whether it was made so or told so later, of which its driver knows nothing: texts came back as others."""
+    async with Outlast(mysqlish_url, workflows=[say], worker=False) as app:
+        with contextlib.closing(connect_mysql(mysqlish_url, autocommit=False)) as connection:
+            if said in NARROW:
+                connection.set_character_set(said)
+            else:
+                connection.query(said)
+            with pytest.raises(NotATransaction, match=r"a pymysql.* on a connection in .* pass charset='utf8mb4'"):
+                await app.start(say, "\u00e9", tx=connection)
+            connection.commit()
+
+        assert (await app.list()).runs == ()
+
+
+def test_connections_without_conversion_are_fine(mysqlish_url: str) -> None:
+    engine = _engine(mysqlish_url, init_command="set character_set_results = null")
+    database = open_database(engine)
+    database.migrate_blocking()
+
+    _a_run_goes_through(database)
+
+    database.close_blocking()
+    engine.dispose()
+
+
+@workflow("say")
+async def say(ctx: Context, text: str) -> str:
+    return text
 
 
 def _engine(url: str, **arguments: object) -> Engine:

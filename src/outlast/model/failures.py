@@ -31,6 +31,20 @@ def failure_of(error: BaseException) -> Failure:
     return _describe(error, depth=0)
 
 
+def in_ascii(failure: Failure) -> Failure:
+    """Return a failure with other characters escaped, for where its text may be what cannot be stored."""
+    return Failure(
+        type=_escaped(failure.type),
+        message=_escaped(failure.message),
+        traceback=_escaped(failure.traceback),
+        inner=tuple(in_ascii(part) for part in failure.inner),
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
 def type_name(kind: type[BaseException]) -> str:
     """Return how a failure names the class of an error."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 from outlast.engine.decision import Finished, Held, Parked, State, StepCall, Working
 from outlast.errors import Failure
-from outlast.model.failures import encode_failure, failure_of
+from outlast.model.failures import encode_failure, failure_of, in_ascii
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Record
 from outlast.model.run import Status, Stop, StopKind
@@ -218,14 +218,16 @@ class Turn:
         self._taken = ()
         if self._is_over:
             self._host.staying(self)
-        if isinstance(self.state, Held):
+        # The refusal may well quote what was refused.
+        failure = in_ascii(self.state.failure if isinstance(self.state, Held) else failure_of(error))
+        if isinstance(self.state, Held) and failure == self.state.failure:
             logger.error("Run %r could not even be held; trying again in %g s.", self.id, _UNWRITABLE_PAUSE)
             self._is_over = True
             self._timer = self._place.call_later(_UNWRITABLE_PAUSE, self._hold_again)
             return
         self._records.clear()
         self._is_over = False
-        self._hold(failure_of(error))
+        self._hold(failure)
 
     # Driving.
 
@@ -342,7 +344,12 @@ class Turn:
         records = (*self._taken, *self._records, entry)
         proof = RunWrite(id=self.id, status=self._stored_status, progressed=self._lapses > 0, turns=self._turns)
         batch = Batch(records=tuple([(self.id, record) for record in records]), writes=(proof,))
-        return Grant(self.id, self._host.lease, batch, entry, self._host.lose)
+        return Grant(self.id, self._host.lease, batch, entry, self._host.lose, self._grant_given_back)
+
+    def _grant_given_back(self) -> None:
+        self._grants.current = None
+        self._advance()
+        self._go_on_after_grant()
 
     def _go_on_after_grant(self) -> None:
         """Do what had to wait for the end of the transaction."""

@@ -128,6 +128,25 @@ def test_a_last_write_that_is_refused_holds_the_run() -> None:
     assert desk.ends == [(False, False)]
 
 
+@pytest.mark.parametrize("script", [progress(Finished(Status.COMPLETED, "1", None)), RuntimeError("\U0001f600 bug")])
+def test_what_a_run_is_held_for_is_told_in_characters_that_every_connection_can_send(
+    script: Progress | Exception,
+) -> None:
+    """A database's word on a text that it could not take quoted that text, so that the run could not be held for it either:
+    it was tried every 30 s, for ever, and nobody who looked at it saw why."""
+    desk = Desk(script)
+    desk.take()
+
+    desk.turn.refused(ValueError("Incorrect string value: '\U0001f600'"))
+
+    held = desk.flush().write
+    assert held is not None
+    assert held.held is not None
+    assert held.held.isascii()
+    assert "\\U0001f600" in decode_failure(held.held).message
+    assert desk.ends == [(False, False)]
+
+
 def test_holding_a_run_is_tried_again_when_even_that_is_refused() -> None:
     desk = Desk(RuntimeError("bug"))
     desk.take()

@@ -64,8 +64,12 @@ class Origin:
             self._known.add(source)
 
     def check_tables(self, what: str) -> Op[None]:
-        """Raise NotATransaction when there are no tables of ours where the caller's transaction is."""
+        """Raise NotATransaction when there are no tables of ours where the caller's transaction is, or when its connection
+        garbles texts."""
         found = yield self._basis.dialect.tables_present(self._basis.tables)
+        garbled = self._basis.dialect.garbles(found)
+        if garbled is not None:
+            raise NotATransaction(f"tx= is {what} on a connection {garbled}")
         if self._basis.tables.migrations.name not in {row[0] for row in found.rows}:
             raise (yield from self._elsewhere(what, "which has no tables of outlast"))
 

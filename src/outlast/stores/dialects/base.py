@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import ColumnElement, FromClause, Insert, Table, Update, update
 from sqlalchemy.types import TypeEngine
 
-from outlast.ports.operation import Op, Statement
+from outlast.ports.operation import Op, Result, Statement
 from outlast.stores.tables import Query, Tables
 
 RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -179,6 +179,11 @@ class Dialect(ABC):
     @abstractmethod
     def tables_present(self, tables: Tables) -> Statement:
         """Return the names of those of our tables that exist, bare (without schema)."""
+
+    def garbles(self, present: Result) -> str | None:
+        """Tell by the answer to `tables_present` why texts would not arrive on that connection as they are, in words for
+        behind "a connection", with what to do; None where they do."""
+        return None
 
     @abstractmethod
     def whereabouts(self) -> Statement:

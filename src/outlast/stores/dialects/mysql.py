@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -34,7 +34,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 from outlast.errors import DatabaseUnavailable
-from outlast.ports.operation import Op, Statement
+from outlast.ports.operation import Op, Result, Statement
 from outlast.stores.dialects.base import RIGHTS, Dialect, Trouble, needed_rights, unwrapped
 from outlast.stores.dialects.mysql_sizes import LEAST, is_too_long, remedy
 from outlast.stores.tables import Query, Tables
@@ -42,6 +42,7 @@ from outlast.stores.tables import Query, Tables
 TOPIC_LOCKS: Final = 4_096
 """Rows of the table of locks, each for the topics that hash to it. Two topics that share one may wait for each other."""
 
+_CHARSET: Final = "utf8mb4"
 _OLDEST_MYSQL: Final = (8, 4)
 _OLDEST_MARIADB: Final = (10, 6)
 
@@ -76,10 +77,14 @@ _UNLINKED: Final = frozenset({2003, 2026})
 _NO_TLS: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|SSL is required")
 
 _SETTINGS: Final = text(
-    "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB')"
+    "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB'), "
+    "@@character_set_client, @@character_set_connection, @@character_set_results"
 )
 _WHEREABOUTS: Final = text("select database()")
-_TABLES: Final = text("select table_name from information_schema.tables where table_schema = database()")
+_TABLES: Final = text(
+    "select table_name, @@character_set_client, @@character_set_connection, @@character_set_results "
+    "from information_schema.tables where table_schema = database()"
+)
 _ONLY_READS: Final = text("select @@read_only or @@innodb_read_only")
 _MOST: Final = text("select @@max_allowed_packet")
 _MIGRATION_LOCK: Final = text("select get_lock(:name, 20)")
@@ -156,7 +161,7 @@ class MySQL(Dialect):
 
     def check_server(self) -> Op[None]:
         found = yield Statement(_SETTINGS, span="alone")
-        version, database, sql_mode, innodb = found.rows[0]
+        version, database, sql_mode, innodb, *charsets = found.rows[0]
         refusal = _too_old(version)
         if refusal is not None:
             raise DatabaseUnavailable(refusal)
@@ -176,6 +181,10 @@ class MySQL(Dialect):
 
     def most_at_once(self) -> Op[int | None]:
         found = yield Statement(_MOST, span="alone")
+        refusal = _garbled(charsets)
+        if refusal is not None:
+            # Found out here, and not by a step whose result cannot be written when its effect is done.
+            raise DatabaseUnavailable(f"The connection is one {refusal}")
         most: int = found.rows[0][0]
         if most < LEAST:
             raise DatabaseUnavailable(
@@ -214,6 +223,9 @@ class MySQL(Dialect):
 
     def whereabouts(self) -> Statement:
         return Statement(_WHEREABOUTS)
+
+    def garbles(self, present: Result) -> str | None:
+        return _garbled(present.rows[0][1:]) if present.rows else None
 
     def refusal(self, error: BaseException) -> str | None:
         return next((told for part in unwrapped(error) if (told := refused_for_good(part)) is not None), None)
@@ -365,6 +377,18 @@ def _too_old(version: str) -> str | None:
     if mariadb:
         if (int(mariadb[1]), int(mariadb[2])) < _OLDEST_MARIADB:
             return f"MariaDB {version} is too old; outlast needs 10.6 or newer, which can skip rows that are locked."
+def _garbled(charsets: Sequence[str | None]) -> str | None:
+    """Return what is wrong with a connection's character sets, for behind "a connection". None is one without conversion."""
+    others = sorted({name for name in charsets if name is not None} - {_CHARSET})
+    if not others:
+        return None
+    return (
+        f"in {', '.join(others)}, in which not every text can be sent, or none of it as it is. outlast needs {_CHARSET}: "
+        f"with SQLAlchemy add ?charset={_CHARSET} to the engine's URL, with a driver pass charset='{_CHARSET}' to its "
+        f'connect() or create_pool(), with Django set "OPTIONS": {{"charset": "{_CHARSET}"}}.'
+    )
+
+
         return None
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < _OLDEST_MYSQL:
