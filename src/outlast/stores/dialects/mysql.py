@@ -178,13 +178,13 @@ class MySQL(Dialect):
                 "The connection's sql_mode is not strict, so the server would shorten what does not fit instead of refusing "
                 f"it. outlast needs STRICT_TRANS_TABLES; sql_mode is {sql_mode!r}."
             )
-
-    def most_at_once(self) -> Op[int | None]:
-        found = yield Statement(_MOST, span="alone")
         refusal = _garbled(charsets)
         if refusal is not None:
             # Found out here, and not by a step whose result cannot be written when its effect is done.
             raise DatabaseUnavailable(f"The connection is one {refusal}")
+
+    def most_at_once(self) -> Op[int | None]:
+        found = yield Statement(_MOST, span="alone")
         most: int = found.rows[0][0]
         if most < LEAST:
             raise DatabaseUnavailable(
@@ -221,11 +221,11 @@ class MySQL(Dialect):
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES)
 
-    def whereabouts(self) -> Statement:
-        return Statement(_WHEREABOUTS)
-
     def garbles(self, present: Result) -> str | None:
         return _garbled(present.rows[0][1:]) if present.rows else None
+
+    def whereabouts(self) -> Statement:
+        return Statement(_WHEREABOUTS)
 
     def refusal(self, error: BaseException) -> str | None:
         return next((told for part in unwrapped(error) if (told := refused_for_good(part)) is not None), None)
@@ -371,12 +371,6 @@ def _driver(error: BaseException) -> str | None:
     return module if module in _DRIVERS else None
 
 
-def _too_old(version: str) -> str | None:
-    # MariaDB may put the version of a MySQL in front, for clients that know nothing else: 5.5.5-10.11.6-MariaDB.
-    mariadb = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", version)
-    if mariadb:
-        if (int(mariadb[1]), int(mariadb[2])) < _OLDEST_MARIADB:
-            return f"MariaDB {version} is too old; outlast needs 10.6 or newer, which can skip rows that are locked."
 def _garbled(charsets: Sequence[str | None]) -> str | None:
     """Return what is wrong with a connection's character sets, for behind "a connection". None is one without conversion."""
     others = sorted({name for name in charsets if name is not None} - {_CHARSET})
@@ -389,6 +383,12 @@ def _garbled(charsets: Sequence[str | None]) -> str | None:
     )
 
 
+def _too_old(version: str) -> str | None:
+    # MariaDB may put the version of a MySQL in front, for clients that know nothing else: 5.5.5-10.11.6-MariaDB.
+    mariadb = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", version)
+    if mariadb:
+        if (int(mariadb[1]), int(mariadb[2])) < _OLDEST_MARIADB:
+            return f"MariaDB {version} is too old; outlast needs 10.6 or newer, which can skip rows that are locked."
         return None
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < _OLDEST_MYSQL:
