@@ -19,6 +19,15 @@ def _claiming(lease: Lease, limit: int = 5, *, workflow: str = "work") -> MakeOp
     return lambda store: store.claim(ClaimRequest(lease, limit, ((workflow, 1),), {}))
 
 
+async def _timers_due(arena: Arena, *names: str) -> None:
+    """Two workers, and sleeping runs whose time has come."""
+    await _two_workers(arena)
+    await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
+    parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
+    await arena.do(lambda store: store.flush(A, parks))
+    arena.clock.advance("1ms")
+
+
 async def _two_workers(arena: Arena) -> None:
     for lease in (A, B):
         await arena.do(lambda store, lease=lease: store.register(lease.worker, lease_us=1_000_000, host=""))
@@ -59,16 +68,12 @@ async def test_two_claimers_share_what_one_alone_could_not_take(shared_database_
         await arena.every_interleaving(_claiming(A, 2), _claiming(B, 2), given=given, then=then)
 
 
+@pytest.mark.time_limit(180)
 async def test_two_claimers_that_find_the_same_timers_due_take_each_run_once(shared_database_url: str) -> None:
     async with arena_over(shared_database_url) as arena:
 
         async def given() -> None:
-            await _two_workers(arena)
-            names = [f"r{n}" for n in range(3)]
-            await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
-            parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
-            await arena.do(lambda store: store.flush(A, parks))
-            arena.clock.advance("1ms")
+            await _timers_due(arena, "r0", "r1", "r2")
 
         async def then(first: Answer, second: Answer) -> None:
             taken = [run.id for claim in (first, second) for run in claim.runs]
@@ -87,10 +92,7 @@ async def test_a_claim_that_passed_a_timer_by_is_told_when_the_other_leaves_it(s
         await arena.database.listen(lambda what: heard.set() if what == "ready" else None)
 
         async def given() -> None:
-            await _two_workers(arena)
-            await arena.do(lambda store: store.flush(A, Batch(starts=(new_run("r"),))))
-            await arena.do(lambda store: store.flush(A, Batch(writes=(parked("r", due_at=arena.clock.now() + 1),))))
-            arena.clock.advance("1ms")
+            await _timers_due(arena, "r")
             heard.clear()
 
         async def then(mine: Answer, theirs: Answer) -> None:
@@ -113,12 +115,7 @@ async def test_a_claim_that_passed_timers_by_is_told_when_the_other_takes_only_o
         await arena.database.listen(lambda what: heard.set() if what == "ready" else None)
 
         async def given() -> None:
-            await _two_workers(arena)
-            names = [f"r{n}" for n in range(3)]
-            await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
-            parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
-            await arena.do(lambda store: store.flush(A, parks))
-            arena.clock.advance("1ms")
+            await _timers_due(arena, "r0", "r1", "r2")
             heard.clear()
 
         async def then(mine: Answer, theirs: Answer) -> None:
@@ -144,12 +141,7 @@ async def test_a_claim_that_passed_runs_by_says_so_where_nobody_tells(mysqlish_u
     async with arena_over(mysqlish_url) as arena:
 
         async def given() -> None:
-            await _two_workers(arena)
-            names = [f"r{n}" for n in range(3)]
-            await arena.do(lambda store: store.flush(A, Batch(starts=tuple(new_run(name) for name in names))))
-            parks = Batch(writes=tuple(parked(name, due_at=arena.clock.now() + 1) for name in names))
-            await arena.do(lambda store: store.flush(A, parks))
-            arena.clock.advance("1ms")
+            await _timers_due(arena, "r0", "r1", "r2")
 
         async def then(mine: Answer, other: Answer) -> None:
             taken = [run.id for claim in (mine, other) for run in getattr(claim, "runs", ())]
