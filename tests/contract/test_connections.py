@@ -24,7 +24,7 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, new_run, step
-from support.probing import until_seen
+from support.probing import Tables, until_awaited, until_seen
 from support.processes import StartProcess
 from support.tcp_proxy import TcpProxy
 from tools.postgres import PrivatePostgres
@@ -153,7 +153,8 @@ async def _terminate_others(url: str) -> None:
     await connection.close()
 
 
-async def test_a_cancelled_caller_leaves_no_transaction_open(postgres_url: str) -> None:
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_a_cancelled_caller_leaves_no_transaction_open(postgres_url: str, driver: str) -> None:
     reached = asyncio.Event()
 
     def hanging() -> Op[None]:
@@ -161,21 +162,24 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(postgres_url: str) 
         reached.set()
         yield Statement(text("select pg_sleep(60)"))
 
-    async with _opened(postgres_url) as database:
+    def is_over() -> bool:
+        """Beside this look no transaction is open."""
+        return (
+            Tables(postgres_url)(
+                "select 1 from pg_stat_activity where datname = current_database() and xact_start is not null "
+                "and pid <> pg_backend_pid()"
+            )
+            == []
+        )
+
+    async with _opened(postgres_url.replace("postgresql:", f"postgresql+{driver}:")) as database:
         caller = asyncio.ensure_future(database.run(hanging))
         await reached.wait()
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
 
-        monitor = await asyncpg.connect(postgres_url)
-        open_transactions = (
-            "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null "
-            "and pid <> pg_backend_pid()"
-        )
-        while await monitor.fetchval(open_transactions):
-            await asyncio.wait({asyncio.ensure_future(monitor.fetchval("select 1"))})
-        await monitor.close()
+        await until_awaited(lambda: asyncio.to_thread(is_over), "the transaction to end")
         assert await _count(database) == 0
 
 

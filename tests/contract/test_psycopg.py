@@ -21,7 +21,6 @@ from outlast.stores.databases.opening import open_database
 from outlast.testing.contract.desk import new_run
 from outlast.testing.store_contract import Case
 from support.every_statement import EVERY_STATEMENT
-from support.probing import until
 from support.tcp_proxy import TcpProxy
 
 
@@ -92,30 +91,6 @@ async def test_no_call_needs_a_thread(psycopg_url: str) -> None:
         await asyncio.gather(*(database.run(lambda n=n: database.store.start([new_run(f"r{n}")])) for n in range(50)))
 
         assert threading.active_count() == before
-
-
-async def test_a_cancelled_caller_leaves_no_transaction_open(psycopg_url: str) -> None:
-    reached = asyncio.Event()
-
-    def hanging() -> Op[None]:
-        yield Statement(text("select 1"))
-        reached.set()
-        yield Statement(text("select pg_sleep(60)"))
-
-    async with opened(psycopg_url) as database:
-        caller = asyncio.ensure_future(database.run(hanging))
-        await reached.wait()
-        caller.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await caller
-
-        with psycopg.connect(psycopg_url.replace("+psycopg", ""), autocommit=True) as monitor:
-            open_transactions = (
-                "select 1 from pg_stat_activity where datname = current_database() and xact_start is not null "
-                "and pid <> pg_backend_pid()"
-            )
-            await asyncio.to_thread(until, lambda: monitor.execute(open_transactions).fetchone() is None, "its end")
-        assert (await database.run(lambda: database.store.start([new_run("r")])))[0].created
 
 
 @pytest.mark.time_limit(8)
