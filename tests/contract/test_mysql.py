@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from outlast import Context, Outlast, RunFailed, StepContext, workflow
 from outlast.errors import DatabaseUnavailable, ValueNotStorable
 from outlast.model.ids import WorkerId
-from outlast.ports.operation import Op, Result
+from outlast.ports.operation import Op, Result, Statement
 from outlast.ports.store import Batch, NewRun, NewSignal
 from outlast.stores.databases.opening import open_database
 from outlast.stores.dialects.mysql import TOPIC_LOCKS, MySQL
@@ -52,9 +52,30 @@ def test_a_server_without_innodb_is_refused() -> None:
         _answered(op, ("8.4.0", "shop", "STRICT_TRANS_TABLES", "NO"))
 
 
-def _answered(op: Op[None], row: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "log_bin, sql_log_bin, form, told",
+    [
+        ("ON", "ON", "STATEMENT", "Set binlog_format = ROW"),
+        ("OFF", "ON", "STATEMENT", None),
+        ("ON", "OFF", "STATEMENT", None),
+        ("ON", "ON", "MIXED", None),
+        ("ON", "ON", "ROW", None),
+    ],
+)
+def test_a_server_whose_log_takes_no_writes_is_refused(
+    log_bin: str, sql_log_bin: str, form: str, told: str | None
+) -> None:
+    op = MySQL().check_server()
+    next(op)
+    op.send(Result([("8.4.0", "shop", "STRICT_TRANS_TABLES", "DEFAULT", "utf8mb4", "utf8mb4", "utf8mb4")]))
+
+    with contextlib.nullcontext() if told is None else pytest.raises(DatabaseUnavailable, match=told):
+        _answered(op, ("binlog_format", form), ("log_bin", log_bin), ("sql_log_bin", sql_log_bin))
+
+
+def _answered(op: Op[None], *rows: tuple[object, ...]) -> None:
     with contextlib.suppress(StopIteration):
-        op.send(Result([row]))
+        op.send(Result(rows))
 
 
 def test_an_engine_whose_connections_are_not_strict_is_refused(mysqlish_url: str) -> None:
@@ -267,4 +288,28 @@ async def test_what_many_runs_write_together_is_sent_in_parts_that_the_server_ta
     await database.run(lambda: database.store.flush(lease, Batch(writes=ends)))
 
     assert Tables(frugal_url)("select count(*) from {runs} where output = %s", output) == [(12,)]
+    await database.close()
+
+
+async def test_a_first_statement_that_fails_leaves_no_transaction_and_the_connection_in_order(
+    mysqlish_url: str,
+) -> None:
+    """It travels with what begins the transaction, so its answer is the second of two."""
+    database = open_database(mysqlish_url)
+    await database.migrate()
+
+    def failing() -> Op[None]:
+        yield Statement(text("select * from nowhere"), span="write")
+
+    def asking() -> Op[int]:
+        found = yield Statement(text("select connection_id()"), span="alone")
+        number: int = found.rows[0][0]
+        return number
+
+    before = await database.run(asking)
+    with pytest.raises(Exception, match="nowhere"):
+        await database.run(failing)
+
+    assert await database.run(asking) == before
+    assert (await database.run(lambda: database.store.start([new_run("r")])))[0].created
     await database.close()

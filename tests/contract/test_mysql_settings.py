@@ -19,7 +19,9 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, new_run, parked, step
+from support.fix_missing import server_of
 from support.probing import Tables, connect_mysql
+from tools.mariadb import PrivateMariaDB
 from tools.mysql import PrivateMySQL
 
 T = TypeVar("T")
@@ -88,6 +90,27 @@ def test_connections_of_ours_do_not_go_by_what_is_usual_on_the_server(contrary: 
         "outlast%",
     )
     assert made == [("InnoDB", 1)]
+    database.close_blocking()
+
+
+@pytest.fixture
+def logging_statements(pytestconfig: pytest.Config) -> Iterator[str]:
+    """A database on a server that logs statements; others here have no binary log."""
+    settings = {"log-bin": "bin", "binlog_format": "STATEMENT"}
+    with server_of(PrivateMariaDB, pytestconfig, lambda: PrivateMariaDB(settings=settings)) as server:
+        yield server.create_database()
+
+
+async def test_a_server_that_logs_statements_is_refused_with_what_to_set(logging_statements: str) -> None:
+    """It said so of the first write, in words about storage engines."""
+    database = open_database(logging_statements)
+
+    with pytest.raises(DatabaseUnavailable, match="Set binlog_format = ROW"):
+        await database.open()
+    with pytest.raises(DatabaseUnavailable, match="Set binlog_format = ROW"):
+        database.check_schema_blocking()
+
+    await database.close()
     database.close_blocking()
 
 

@@ -80,11 +80,14 @@ _SETTINGS: Final = text(
     "select version(), database(), @@sql_mode, (select support from information_schema.engines where engine = 'InnoDB'), "
     "@@character_set_client, @@character_set_connection, @@character_set_results"
 )
+# Not as @@binlog_format: it is to go some day.
+_BINARY_LOG: Final = text("show variables where variable_name in ('log_bin', 'sql_log_bin', 'binlog_format')")
 _WHEREABOUTS: Final = text("select database()")
 _TABLES: Final = text(
     "select table_name, @@character_set_client, @@character_set_connection, @@character_set_results "
     "from information_schema.tables where table_schema = database()"
 )
+_BY_STATEMENT: Final = frozenset({("log_bin", "ON"), ("sql_log_bin", "ON"), ("binlog_format", "STATEMENT")})
 _ONLY_READS: Final = text("select @@read_only or @@innodb_read_only")
 _MOST: Final = text("select @@max_allowed_packet")
 _MIGRATION_LOCK: Final = text("select get_lock(:name, 20)")
@@ -182,6 +185,13 @@ class MySQL(Dialect):
         if refusal is not None:
             # Found out here, and not by a step whose result cannot be written when its effect is done.
             raise DatabaseUnavailable(f"The connection is one {refusal}")
+        logged = yield Statement(_BINARY_LOG, span="alone")
+        if {tuple(row) for row in logged.rows} >= _BY_STATEMENT:
+            raise DatabaseUnavailable(
+                "The server logs statements (binlog_format = STATEMENT), and then it refuses every write of a transaction "
+                "that is READ COMMITTED, as outlast's are. Set binlog_format = ROW in its configuration; until it is "
+                "started anew SET GLOBAL binlog_format = 'ROW' does for connections that are made from then on."
+            )
 
     def most_at_once(self) -> Op[int | None]:
         found = yield Statement(_MOST, span="alone")
