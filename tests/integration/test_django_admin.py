@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -30,6 +31,15 @@ def text_of(client: Client, url: str) -> str:
     response = client.get(url)
     assert response.status_code == 200, response
     return TAGS.sub(" ", response.content.decode())
+
+
+FIELD = re.compile(r'class="form-row field-(\w+)".*?class="readonly">(.*?)</div>', re.DOTALL)
+
+
+def fields_of(client: Client, run: str) -> dict[str, str]:
+    """What a run's page shows beside each name."""
+    page = client.get(f"/admin/outlast/run/{run}/change/").content.decode()
+    return {name: html.unescape(TAGS.sub(" ", shown)).strip() for name, shown in FIELD.findall(page)}
 
 
 @pytest.mark.every_database("mariadb")
@@ -74,6 +84,41 @@ def test_the_detail_names_the_signals_and_times_that_a_run_waits_for(client: Cli
     assert re.search(r"either first open - poked\[2\], 2\d{3}-\d\d-\d\d \d\d:", shown), shown
 
 
+def test_every_field_of_the_detail_says_what_is_known(client: Client) -> None:
+    from support.django_orders.workflows import fail, fulfil, wait_long
+
+    app.blocking.start(fulfil, "o", id="done")
+    app.blocking.start(wait_long, id="waiting")
+    app.blocking.start(fail, id="failed")
+    async_to_sync(app.drain)()
+
+    done, waiting, failed = (fields_of(client, run) for run in ("done", "waiting", "failed"))
+
+    at_first = {"id": "done", "workflow": "fulfil", "version": "1", "status": "Completed", "custom_status": "-"}
+    at_last = {"waiting_for": "-", "held": "-", "input": "'o'", "output": "1", "failure": "-"}
+    assert {**done, **at_first, **at_last} == done
+    assert (waiting["status"], waiting["custom_status"]) == ("Suspended", "on its way")
+    assert waiting["waiting_for"] == "poked[2]"
+    assert failed["failure"].startswith("outlast.errors.StepFailed: Step 'look_in_stock' gave up after 1 attempt")
+    assert "workflows.py" in failed["failure"]
+    assert re.search(r"look_in_stock step failed 1 LookupError: nothing in stock 2\d{3}-", failed["journal"])
+
+
+def test_the_detail_shows_why_a_run_is_held(client: Client) -> None:
+    """It showed the error as Python writes such a value."""
+    from outlast.integrations.django.tables import table_name
+    from support.django_orders.workflows import poked, wait
+
+    app.blocking.start(wait, id="order-1")
+    async_to_sync(app.drain)()
+    with connections["default"].cursor() as cursor:
+        cursor.execute(f"update {table_name('journal')} set name = 'of-other-code'")
+    app.blocking.signal(poked)
+    async_to_sync(app.drain)()
+
+    assert fields_of(client, "order-1")["held"].startswith("outlast.errors.JournalMismatch: Run 'order-1'")
+
+
 def test_the_detail_shows_why_a_run_failed(client: Client) -> None:
     from support.django_orders.workflows import fail
 
@@ -94,6 +139,9 @@ def test_the_admin_changes_nothing(client: Client) -> None:
     kept = app.blocking.get("waiting")
     assert kept is not None
     assert kept.status == "pending"
+    page = client.get("/admin/outlast/run/waiting/change/").content.decode()
+    assert not re.search(r'type="submit" value="Save|class="deletelink"', page)
+    assert "Add run" not in client.get("/admin/outlast/run/").content.decode()
 
 
 @pytest.mark.every_database("mariadb")

@@ -41,6 +41,7 @@ async def wait(ctx: Context) -> str:
 
 @workflow("wait-long")
 async def wait_long(ctx: Context) -> None:
+    ctx.set_status("on its way")
     await ctx.first("either", ctx.signal(poked, key="2"), ctx.timer("7d"))
 
 

@@ -12,6 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from outlast.client.views import topic_view
+from outlast.errors import Failure
 from outlast.integrations.django.application import app
 from outlast.integrations.django.conf import read_config
 from outlast.integrations.django.models import Run as RunRow
@@ -61,8 +62,8 @@ class RunAdmin(_Admin):
     def waiting_for(self, row: RunRow) -> str:
         return ", ".join(_run(row).waiting_for) or "-"
 
-    def held(self, row: RunRow) -> str:
-        return _text(_run(row).held)
+    def held(self, row: RunRow) -> SafeString:
+        return _failed(_run(row).held)
 
     def input(self, row: RunRow) -> SafeString:
         return _value(_run(row).input)
@@ -71,10 +72,7 @@ class RunAdmin(_Admin):
         return _value(_run(row).output)
 
     def failure(self, row: RunRow) -> SafeString:
-        failure = _run(row).failure
-        if failure is None:
-            return _value(None)
-        return format_html("<p>{}: {}</p><pre>{}</pre>", failure.type, failure.message, failure.traceback)
+        return _failed(_run(row).failure)
 
     def journal(self, row: RunRow) -> SafeString:
         lines = format_html_join(
@@ -125,6 +123,12 @@ def _awaited(plan: str) -> str:
         )
     except (ValueError, OverflowError, msgspec.MsgspecError):
         return plan  # Damaged: the page shows what is there.
+
+
+def _failed(failure: Failure | None) -> SafeString:
+    if failure is None:
+        return format_html("{}", _text(None))
+    return format_html("<p>{}: {}</p><pre>{}</pre>", failure.type, failure.message, failure.traceback or "")
 
 
 def _text(value: object) -> str:
