@@ -197,6 +197,24 @@ def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:
         assert outlast.blocking.start_and_wait(keeping, wait="20s") == [["Ada"], ["Bob"], ["Cem"]]
 
 
+async def test_a_function_with_a_context_of_its_own_is_called_and_named_as_it_was() -> None:
+    @in_app_context
+    def plain(one: str, *, other: str) -> tuple[str, str]:
+        """Say both."""
+        return one, other
+
+    @in_app_context
+    async def awaiting(one: str, *, other: str) -> tuple[str, str]:
+        """Say both."""
+        return one, other
+
+    with Flask("bare").app_context():
+        assert plain("a", other="b") == await awaiting("a", other="b") == ("a", "b")
+
+    assert plain.__doc__ == awaiting.__doc__ == "Say both."
+    assert [one.name for one in (keep, keep_awaiting)] == ["keep", "keep_awaiting"]
+
+
 def test_a_process_that_only_serves_starts_no_thread(extension: MakeExtension, tmp_path: Path) -> None:
     outlast = extension(lambda flask: Outlast(flask.config["URL"], workflows=[hello]), "process")
     flask = application(outlast, f"sqlite:///{tmp_path}/shop.db")
