@@ -1,4 +1,4 @@
-"""What a caller may pass as `tx=`, and what is said of that which only looks like it. No database is asked."""
+"""What a caller may pass as `tx=`, and what is said of that which only looks like it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sqlite3
 from contextlib import closing, nullcontext
 from typing import Any
 
+import asyncpg
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -100,6 +102,32 @@ def test_a_connection_of_sqlalchemy_tells_whether_its_transaction_is_open() -> N
         connection.begin()
     assert not is_open(connection)
     engine.dispose()
+
+
+async def test_connections_of_drivers_tell_whether_their_transaction_is_open(postgres_url: str) -> None:
+    async with asyncpg.create_pool(postgres_url, min_size=1) as pool:
+        async with pool.acquire() as lent:
+            assert not is_open(lent)
+            async with lent.transaction():
+                assert is_open(lent)
+        assert not is_open(lent)  # it is back in its pool
+    own = await asyncpg.connect(postgres_url)
+    assert not is_open(own)
+    await own.execute("begin")
+    assert is_open(own)
+    await own.close()
+    assert not is_open(own)
+
+    with psycopg.connect(postgres_url) as blocking:
+        assert not is_open(blocking)
+        blocking.execute("select 1")
+        assert is_open(blocking)
+    assert not is_open(blocking)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as awaiting:
+        assert not is_open(awaiting)
+        await awaiting.execute("select 1")
+        assert is_open(awaiting)
+    assert not is_open(awaiting)
 
 
 async def test_an_awaiting_connection_tells_the_same() -> None:
