@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -104,7 +103,7 @@ class Outlast(Publisher):
             known.check_storable()
         self._catalog = Catalog(workflow for workflow, _ in registered)
         self._database = open_database(database, schema=schema, clock=clock, connections=connections)
-        self._access = Access(self._database, migrates=_migrates_by_itself() if migrate is None else migrate)
+        self._access = Access(self._database, migrates=migrate, clock=clock)
         self._calls = Calls(self._database.store, self._catalog)
         self._publishing = Publishing(
             self._calls, Routes((one, mappings_of(declared, one)) for one, declared in registered)
@@ -491,7 +490,3 @@ def _worker_options(worker: object) -> WorkerOptions:
     if isinstance(worker, bool):
         return WorkerOptions()
     raise InvalidArgument(f"Outlast(worker=...) is True, False or WorkerOptions(...); {worker!r} is not.")
-
-
-def _migrates_by_itself() -> bool:
-    return os.environ.get("OUTLAST_ENV") != "production"

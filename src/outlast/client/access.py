@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from outlast.client.untaken import Untaken
 from outlast.engine.eventloop import WorkflowLoop, running_loop
-from outlast.errors import AppClosed, SchemaBehind, WorkflowIOError, WrongColour
+from outlast.errors import AppClosed, InvalidArgument, SchemaBehind, WorkflowIOError, WrongColour
 from outlast.model.ids import RunId
+from outlast.model.times import to_datetime
+from outlast.ports.clock import Clock
 from outlast.ports.database import Database
 from outlast.ports.local import LocalWorker
 from outlast.ports.store import Outcome
@@ -49,9 +53,13 @@ class Access:
     database in memory that is another, empty one.
     """
 
-    def __init__(self, database: Database, *, migrates: bool) -> None:
+    def __init__(self, database: Database, *, migrates: bool | None, clock: Clock | None = None) -> None:
+        """`migrates`: None asks the environment. `clock`: a test's."""
+        if migrates is not None and type(migrates) is not bool:
+            raise InvalidArgument(f"migrate is True, False or, for what OUTLAST_ENV says, None; {migrates!r} is not.")
         self.database = database
-        self.migrates = migrates
+        self.migrates = os.environ.get("OUTLAST_ENV") != "production" if migrates is None else migrates
+        self._clock = clock
         self.local: Local | None = None
         self.untaken = Untaken()
         self.is_open: bool = False
@@ -60,6 +68,10 @@ class Access:
         self._is_ready = False
         self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         self._blocking_lock = threading.Lock()
+
+    def time(self) -> datetime:
+        """Return about the present time, for messages: by the test's clock, or else by this host's."""
+        return datetime.now(UTC) if self._clock is None else to_datetime(self._clock.now())
 
     async def ready(self, verb: str, tx: object = None) -> None:
         """Return once the database can be used for this verb. Raises AppClosed, SchemaBehind and DatabaseUnavailable.

@@ -249,7 +249,8 @@ class BlockingClient:
 
     def _explained(self, late: ResultTimeout) -> ResultTimeout:
         try:
-            return explained(late, self._perform("result", self._calls.get(late.run_id, journal=True)))
+            run = self._perform("result", self._calls.get(late.run_id, journal=True))
+            return explained(late, run, self._access.time())
         except OutlastError:
             return late
 

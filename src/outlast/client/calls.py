@@ -173,8 +173,8 @@ class Calls:
         version: int | None,
     ) -> Call[tuple[StartOutcome, ...], tuple[StartOutcome, ...]]:
         """Check and encode many starts; one conflict among them undoes all that this transaction wrote."""
-        inputs = list(values)
-        names = list(ids) if ids is not None else [None] * len(inputs)
+        inputs = _listed(values, "inputs")
+        names = _listed(ids, "ids") if ids is not None else [None] * len(inputs)
         if len(names) != len(inputs):
             raise InvalidArgument(f"ids must name every input: {len(names)} ids were given for {len(inputs)} inputs.")
         if ids is not None and len(set(names)) != len(names):
@@ -264,10 +264,11 @@ class Calls:
         """Check a list's filters. One run more than asked for is read, to know whether a page follows."""
         if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
             raise InvalidArgument(f"limit is a whole number from 1 to {MOST_LISTED:,}; {limit!r} is not.")
+        statuses = _statuses(status)
         wanted = RunFilter(
-            statuses=_statuses(status),
+            statuses=statuses or (),
             workflow=None if workflow is None else _name_of(workflow),
-            version=version,
+            version=_version(version),
             created_after=None if created_after is None else to_instant(created_after, what="created_after"),
             created_before=None if created_before is None else to_instant(created_before, what="created_before"),
             limit=limit + 1,
@@ -278,12 +279,12 @@ class Calls:
             runs = tuple(run_view(self._catalog, details) for details in found[:limit])
             return Page(runs, cursor_after(found[limit - 1].run) if len(found) > limit else None)
 
-        return Call(lambda: self._page(wanted), settle)
+        return Call(lambda: self._page(None if statuses == () else wanted), settle)
 
-    def _page(self, wanted: RunFilter) -> Op[tuple[RunDetails, ...]]:
+    def _page(self, wanted: RunFilter | None) -> Op[tuple[RunDetails, ...]]:
         """Read a page and, of those that are parked, what they wait for: one statement more, only where there are any. A run
         that goes on between the two waits for nothing, or for what it waits for by then."""
-        runs = yield from self._store.list(wanted)
+        runs = () if wanted is None else (yield from self._store.list(wanted))
         parked = [run.id for run in runs if run.status is Status.SUSPENDED and run.owner is None]
         waits: Mapping[RunId, tuple[str, ...]] = {}
         if parked:
@@ -358,7 +359,7 @@ def _encoded_input(workflow: Workflow[Any, Any], value: object) -> str:
             raise InvalidArgument(f"Workflow {workflow.name!r} takes no input, but one was given.")
         return "null"
     if value is MISSING:
-        raise InvalidArgument(f"Workflow {workflow.name!r} takes an input, but none was given.")
+        value = workflow.default_input()
     return workflow.input_shape.encode(value, "input")
 
 
@@ -367,14 +368,27 @@ def _run_timeout(workflow: Workflow[Any, Any], timeout: Duration | None) -> int 
     return None if limit is None else to_us(limit, what="timeout", allow_zero=False)
 
 
-def _statuses(status: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...]:
+def _listed(values: object, what: str) -> list[Any]:
+    shown = reprlib.repr(values)
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
+        return list(cast("Iterable[Any]", values))
+    raise InvalidArgument(f"{what} must be a list, one item for each run; {shown} is not.")
+
+
+def _version(version: object) -> int | None:
+    if version is None or type(version) is int:
+        return version
+    raise InvalidArgument(f"version is a whole number; {version!r} is not.")
+
+
+def _statuses(status: Status | str | Iterable[Status | str] | None) -> tuple[Status, ...] | None:
     if status is None:
-        return ()
+        return None
     try:
         wanted = tuple(Status(one) for one in ([status] if isinstance(status, str) else status))
         if Status.UNKNOWN in wanted:
             raise ValueError("what is unknown cannot be looked for")
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         known = ", ".join(one for one in Status if one is not Status.UNKNOWN)
         raise InvalidArgument(f"status must be one or several of {known}: {error}.") from error
     return wanted

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from outlast.engine.definition import Workflow
-from outlast.errors import DefinitionError, UnknownWorkflow
+from outlast.errors import DefinitionError, InvalidArgument, UnknownWorkflow
 
 
 class Catalog:
@@ -33,6 +33,8 @@ class Catalog:
 
     def find(self, name: str, version: int | None) -> Workflow[Any, Any]:
         """Return the workflow to start: of this version, or of the highest one. Raises UnknownWorkflow."""
+        if version is not None and type(version) is not int:
+            raise InvalidArgument(f"version is a whole number, as in @workflow(..., version=2); {version!r} is not.")
         versions = self._versions.get(name)
         if not versions:
             raise UnknownWorkflow(name, version, self._known())

@@ -203,7 +203,8 @@ class Client:
 
     async def _explained(self, late: ResultTimeout) -> ResultTimeout:
         try:
-            return explained(late, await self._perform(self._calls.get(late.run_id, journal=True)))
+            run = await self._perform(self._calls.get(late.run_id, journal=True))
+            return explained(late, run, self._access.time())
         except OutlastError:
             return late
 

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -151,9 +151,9 @@ def asks_why(late: ResultTimeout) -> bool:
     return late.status in _PARKED and late.held is None and bool(late.timeout)
 
 
-def explained(late: ResultTimeout, run: Run | None) -> ResultTimeout:
+def explained(late: ResultTimeout, run: Run | None, now: datetime) -> ResultTimeout:
     """Return the error that says what the run, read when the time was over, waits for; the same one if that is not known."""
-    found = "" if run is None or run.status not in _PARKED else waits_for(run)
+    found = "" if run is None or run.status not in _PARKED else waits_for(run, now)
     return ResultTimeout(late.run_id, late.timeout, run.status, None, found) if run and found else late
 
 

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from outlast.model.journal import Entry, Kind, Phase
 from outlast.model.origins import in_one_line
 from outlast.model.run import Run
 
+_LATE: Final = timedelta(seconds=10)
+"""How long ago a run was due, by clocks that may differ, until it is told as one that no worker takes."""
 
-def waits_for(run: Run) -> str:
+
+def waits_for(run: Run, now: datetime) -> str:
     """Return what will make the run go on, given with its journal; empty when that is not known."""
-    return ", or ".join(_waits(run))
+    return ", or ".join(_waits(run, now))
 
 
-def _waits(run: Run) -> Iterator[str]:
+def _waits(run: Run, now: datetime) -> Iterator[str]:
     if run.waiting_for:
         yield "signal " + " or ".join(run.waiting_for)
     if run.due_at is None or run.due_at.year <= 1970:  # given back by a worker: due since ever
+        return
+    if run.worker is None and run.due_at < now - _LATE:
+        yield (
+            f"a worker that registers workflow {run.workflow!r} version {run.version} and has a free slot: it has been due "
+            f"since {_shown(run.due_at)}"
+        )
         return
     # The run is due when the first of its entries is; one that is due later may be of a task that was given up.
     entry = next((entry for entry in run.journal if entry.due_at == run.due_at and not entry.phase.is_final), None)

@@ -75,6 +75,13 @@ class Workflow(Generic[I_contra, O_co]):
         """Whether its code takes an input besides the context."""
         return self._input is not None
 
+    def default_input(self) -> object:
+        """Return the input of a run that is given none: the default of its parameter. Raises InvalidArgument without one."""
+        default = inspect.signature(self.function).parameters[self._input or ""].default
+        if default is inspect.Parameter.empty:
+            raise InvalidArgument(f"Workflow {self.name!r} takes an input, but none was given.")
+        return default
+
     @functools.cached_property
     def input_shape(self) -> Shape[Any]:
         """What the input's annotation says of it. Raises DefinitionError when it names nothing that can be found."""

@@ -18,6 +18,10 @@ def to_datetime(at: int) -> datetime:
 
 def to_instant(value: datetime, *, what: str) -> int:
     """Turn an aware datetime into microseconds since the epoch, exactly. A naive one is refused: it names no instant."""
+    if not isinstance(value, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]  who checks no types may pass it
+        raise InvalidArgument(
+            f"{what} must be an aware datetime, such as datetime(2026, 1, 1, tzinfo=UTC), not {type(value).__name__}."
+        )
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidArgument(
             f"{what} must be an aware datetime, such as datetime(2026, 1, 1, tzinfo=UTC); {value!r} has no time zone."

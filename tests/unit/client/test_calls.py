@@ -478,6 +478,9 @@ def test_filters_reach_the_store(client: BlockingClient, database: FakeDatabase)
         {"cursor": "nonsense"},
         {"status": "lost"},
         {"status": ["running", "lost"]},
+        {"status": 5},
+        {"version": "2"},
+        {"created_before": "2026-01-01"},
         {"created_after": datetime(2026, 1, 1)},  # noqa: DTZ001 -- the mistake that is refused
     ],
 )

@@ -51,6 +51,8 @@ def open_database(
     passes. `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock
     everywhere. `connections` says how connections of ours are made.
     """
+    if clock is not None and not callable(getattr(clock, "now", None)):
+        raise InvalidArgument(f"clock is a clock such as outlast.testing.ManualClock(); {clock!r} is not.")
     if isinstance(target, Integrated):
         return target.open_outlast(installation_name(schema), clock)
     recognised = _target(target)
