@@ -1,5 +1,8 @@
 """Steps as authors declare them: typed functions that a run calls once and remembers."""
 
+# Of the ways to declare a function the first that fits counts, and where two fit it is the one that is meant.
+# mypy: disable-error-code="overload-overlap"
+
 from __future__ import annotations
 
 import difflib
@@ -251,11 +254,27 @@ async def called_alone(name: str, function: Callable[[StepContext], object]) -> 
         return await value if inspect.isawaitable(value) else value
 
 
+class Unlike:
+    """No function takes this but one whose parameter takes anything: an `object`, Any, a type variable.
+
+    Such a parameter is no StepContext, though it would take one. To a type checker its step takes any arguments, since
+    only so it can be left out or named as the function allows.
+    """
+
+
 class StepDecorator(Protocol):
     """What `step(...)` with options returns."""
 
     @overload
+    def __call__(self, function: Callable[Concatenate[Unlike, P], Awaitable[Unlike]], /) -> Step[..., Any]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Unlike, P], Awaitable[R]], /) -> Step[..., R]: ...
+    @overload
     def __call__(self, function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, Unlike, P], Awaitable[R]], /
+    ) -> Step[Concatenate[S, ...], R]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[S, StepContext, P], Awaitable[R]], /
@@ -263,7 +282,13 @@ class StepDecorator(Protocol):
     @overload
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
     @overload
+    def __call__(self, function: Callable[Concatenate[Unlike, P], Unlike], /) -> Step[..., Any]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Unlike, P], R], /) -> Step[..., R]: ...
+    @overload
     def __call__(self, function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, Unlike, P], R], /) -> Step[Concatenate[S, ...], R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[S, StepContext, P], R], /) -> Step[Concatenate[S, P], R]: ...
     @overload
@@ -271,13 +296,25 @@ class StepDecorator(Protocol):
 
 
 @overload
+def step(function: Callable[Concatenate[Unlike, P], Awaitable[Unlike]], /) -> Step[..., Any]: ...
+@overload
+def step(function: Callable[Concatenate[Unlike, P], Awaitable[R]], /) -> Step[..., R]: ...
+@overload
 def step(function: Callable[Concatenate[StepContext, P], Awaitable[R]], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[Concatenate[S, Unlike, P], Awaitable[R]], /) -> Step[Concatenate[S, ...], R]: ...
 @overload
 def step(function: Callable[Concatenate[S, StepContext, P], Awaitable[R]], /) -> Step[Concatenate[S, P], R]: ...
 @overload
 def step(function: Callable[P, Awaitable[R]], /) -> Step[P, R]: ...
 @overload
+def step(function: Callable[Concatenate[Unlike, P], Unlike], /) -> Step[..., Any]: ...
+@overload
+def step(function: Callable[Concatenate[Unlike, P], R], /) -> Step[..., R]: ...
+@overload
 def step(function: Callable[Concatenate[StepContext, P], R], /) -> Step[P, R]: ...
+@overload
+def step(function: Callable[Concatenate[S, Unlike, P], R], /) -> Step[Concatenate[S, ...], R]: ...
 @overload
 def step(function: Callable[Concatenate[S, StepContext, P], R], /) -> Step[Concatenate[S, P], R]: ...
 @overload

@@ -1,5 +1,8 @@
 """Steps whose writes to the application's database commit together with their entry in the journal."""
 
+# Of the ways to declare a function the first that fits counts, and where two fit it is the one that is meant.
+# mypy: disable-error-code="overload-overlap"
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -11,6 +14,7 @@ from outlast.engine.step import (
     DeclaredStep,
     StepChoices,
     StepDefinition,
+    Unlike,
     called_alone,
     check_types,
     context_position,
@@ -101,6 +105,14 @@ class TransactionalDecorator(Protocol):
 
     @overload
     def __call__(
+        self, function: Callable[Concatenate[T, Unlike, P], Awaitable[R]], /
+    ) -> TransactionalStep[T, ..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, T, Unlike, P], Awaitable[R]], /
+    ) -> TransactionalStep[S, Concatenate[T, ...], R]: ...
+    @overload
+    def __call__(
         self, function: Callable[Concatenate[T, StepContext, P], Awaitable[R]], /
     ) -> TransactionalStep[T, P, R]: ...
     @overload
@@ -109,6 +121,12 @@ class TransactionalDecorator(Protocol):
     ) -> TransactionalStep[S, Concatenate[T, P], R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[T, P], Awaitable[R]], /) -> TransactionalStep[T, P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[T, Unlike, P], R], /) -> TransactionalStep[T, ..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, T, Unlike, P], R], /
+    ) -> TransactionalStep[S, Concatenate[T, ...], R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[T, StepContext, P], R], /) -> TransactionalStep[T, P, R]: ...
     @overload
@@ -121,6 +139,14 @@ class TransactionalDecorator(Protocol):
 
 @overload
 def transactional_step(
+    function: Callable[Concatenate[T, Unlike, P], Awaitable[R]], /
+) -> TransactionalStep[T, ..., R]: ...
+@overload
+def transactional_step(
+    function: Callable[Concatenate[S, T, Unlike, P], Awaitable[R]], /
+) -> TransactionalStep[S, Concatenate[T, ...], R]: ...
+@overload
+def transactional_step(
     function: Callable[Concatenate[T, StepContext, P], Awaitable[R]], /
 ) -> TransactionalStep[T, P, R]: ...
 @overload
@@ -129,6 +155,12 @@ def transactional_step(
 ) -> TransactionalStep[S, Concatenate[T, P], R]: ...
 @overload
 def transactional_step(function: Callable[Concatenate[T, P], Awaitable[R]], /) -> TransactionalStep[T, P, R]: ...
+@overload
+def transactional_step(function: Callable[Concatenate[T, Unlike, P], R], /) -> TransactionalStep[T, ..., R]: ...
+@overload
+def transactional_step(
+    function: Callable[Concatenate[S, T, Unlike, P], R], /
+) -> TransactionalStep[S, Concatenate[T, ...], R]: ...
 @overload
 def transactional_step(function: Callable[Concatenate[T, StepContext, P], R], /) -> TransactionalStep[T, P, R]: ...
 @overload
