@@ -240,7 +240,7 @@ def test_an_unreadable_result_fails_the_undoing() -> None:
     for name in "abc":
         turn.perform(name)
     call = turn.in_flight["$compensate:c"]
-    slot = call.invoke.args[1].args[1]  # type: ignore[attr-defined]
+    slot = call.invoke.args[1].function.args[1]  # type: ignore[attr-defined]
     slot.result = "[half"
     turn.perform("$compensate:c")
 

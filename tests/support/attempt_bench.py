@@ -32,9 +32,14 @@ class FakeDatabase:
         self.store = self
         self.flush_answer: FlushOutcome | Exception = FlushOutcome()
         self.asked_answers: list[bool | Exception] = []
+        self.conflicts: list[BaseException] = []
+        """Errors that say that others were in the way."""
         self.goes_on = threading.Event()
         """Set unless a test wants what is written to take its time."""
         self.goes_on.set()
+
+    def is_conflict(self, error: BaseException) -> bool:
+        return error in self.conflicts
 
     def flush(self, *_: object) -> FlushOutcome | Exception:
         return self.flush_answer
@@ -130,11 +135,14 @@ class Bench:
 
     async def grant(self) -> None:
         asking = await self.asking.get()
-        grant = Grant(RunId("r1"), LEASE, Batch(records=((RunId("r1"), ENTRY),)), ENTRY, self._lose)
+        grant = Grant(RunId("r1"), LEASE, Batch(records=((RunId("r1"), ENTRY),)), ENTRY, self._lose, self._give_back)
         await in_callback(lambda: asking.grant(grant))
 
     def _lose(self) -> None:
         self.is_lost = True
+
+    def _give_back(self) -> None:
+        self.log.append("give back")
 
 
 @contextmanager

@@ -56,7 +56,8 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     context as being inside this step.
 
     A transactional one is `invoke(tx)`, called inside a transaction of the application's. When it has returned,
-    `Execution.step_settled` gives the record that is to be committed with it.
+    `Execution.step_settled` gives the record that is to be committed with it. It may be called again in the same attempt,
+    after a transaction of which nothing was committed.
     """
 
     name: str

@@ -102,7 +102,9 @@ class Execution:
     def step_settled(self, call: StepCall, value: object) -> Record:
         """A transactional attempt returned: give the record that is to be committed in its transaction.
 
-        Until the attempt's end is told (`step_recorded`, or `step_raised` when nothing was committed) `run` is not called.
+        Until it is known what became of it (`step_recorded`, or `step_raised` when nothing was committed) `run` is not
+        called.
+        When nothing was committed and the attempt goes on, the record is forgotten, and the next one is given here.
         Raises what keeps it from being recorded so: a misuse, or a result that cannot be stored.
         """
         return self._performing.settle(call, value)

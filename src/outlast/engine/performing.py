@@ -183,12 +183,11 @@ class Performing:
 
     def _call(self, action: Action, attempt: int) -> StepCall:
         context = action.make_context(attempt)
-        frame = StepFrame(self._run_id, action.name, context.idempotency_key, attempt)
         return StepCall(
             name=action.name,
             kind=action.kind,
             attempt=attempt,
-            invoke=partial(_await_inside if action.is_awaited else _call_inside, frame, action.function, context),
+            invoke=partial(_await_inside if action.is_awaited else _call_inside, self._run_id, action, context),
             is_async=action.is_awaited,
             timeout=action.timeout,
             on_cancel=action.on_cancel,
@@ -333,16 +332,23 @@ def step_failed(record: Record) -> StepFailed:
     return StepFailed(record.name, record.attempt, decode_failure(record.payload or ""))
 
 
-async def _await_inside(frame: StepFrame, function: Callable[..., Any], context: StepContext, *tx: object) -> object:
-    with inside(frame):
-        value = function(context, *tx)
+async def _await_inside(run_id: RunId, action: Action, context: StepContext, *tx: object) -> object:
+    with inside(_frame(run_id, action, context)):
+        value = action.function(context, *tx)
         return await value if inspect.isawaitable(value) else value
 
 
-def _call_inside(frame: StepFrame, function: Callable[..., Any], context: StepContext, *tx: object) -> object:
+def _call_inside(run_id: RunId, action: Action, context: StepContext, *tx: object) -> object:
+    frame = _frame(run_id, action, context)
     with inside(frame):
-        value = function(context, *tx)
+        value = action.function(context, *tx)
     return _Rest(frame, value) if inspect.isawaitable(value) else value
+
+
+def _frame(run_id: RunId, action: Action, context: StepContext) -> StepFrame:
+    # One for each call: a function that is called again in its attempt counts from the beginning, so that it gives what it
+    # starts the same ids.
+    return StepFrame(run_id, action.name, context.idempotency_key, context.attempt)
 
 
 class _Rest:

@@ -98,6 +98,11 @@ class Database(Protocol):
         """Run an op inside the blocking transaction that was marked."""
         ...
 
+    def is_conflict(self, error: BaseException) -> bool:
+        """Tell whether this is the database's word that others were in the way of a transaction (a deadlock, what it could
+        not serialize), wrapped by a library or not. Nothing of that one is done, and the same one may go through."""
+        ...
+
     def after_commit(self, tx: object, action: Callable[[], object]) -> bool:
         """Call `action`, on whichever thread that happens, once the caller's transaction is committed, and never when it or
         the savepoint in which the caller is now is rolled back.

@@ -33,6 +33,9 @@ class Grant:
     lose: Callable[[], None]
     """To be called when the lease is found to be over."""
 
+    give_back: Callable[[], None]
+    """To be called when nothing of this is committed and the attempt goes on: it asks again."""
+
 
 class Asking(Protocol):
     """An attempt whose function has returned. Its answer comes from a plain callback of the loop."""

@@ -7,6 +7,9 @@
     commit     by the application's context manager
     confirm    where it is not certain what became of that, the journal is asked
 
+What the database refuses because others were in the way (a deadlock, what it cannot serialize) says nothing about the step:
+nothing is recorded, and the attempt begins from the top after a short pause (`transactional_tries`).
+
 Until the grant an attempt can be interrupted like any other, and rolls back. After it nothing is interrupted: only the
 database decides. Held by tests/faults/test_interrupted_transactions.py.
 """
@@ -30,6 +33,7 @@ from outlast.errors import (
     InvalidArgument,
     LeaseLost,
     NotATransaction,
+    OutlastError,
     TransactionEnded,
 )
 from outlast.model.ids import RunId
@@ -38,6 +42,7 @@ from outlast.ports.store import Batch, FlushOutcome
 from outlast.ports.transactions import Transactions
 from outlast.worker.granting import Ask, Grant
 from outlast.worker.steps import RECORDED, Attempt, Ending, Raised, Report, Steps, ThreadAttempt
+from outlast.worker.transactional_tries import Tries
 
 logger = logging.getLogger("outlast.worker")
 
@@ -76,9 +81,17 @@ class TransactionalSteps:
         """
         awaits = self._awaits(call)
         attempt = _TransactionAttempt(self, run_id, call, report, ask, awaits=awaits)
+        self.admit(attempt)
+        return attempt
+
+    def admit(self, attempt: _TransactionAttempt) -> None:
+        """Have it begin as soon as it may."""
         self._waiting.append(attempt)
         self._admit()
-        return attempt
+
+    def is_conflict(self, error: BaseException) -> bool:
+        """Tell whether others were in the way of the transaction. An error of ours was raised after patience enough."""
+        return not isinstance(error, OutlastError) and self.database.is_conflict(error)
 
     def withdraw(self, attempt: _TransactionAttempt) -> bool:
         """Take back an attempt that waits for others of this process; False when it has begun."""
@@ -140,7 +153,7 @@ class TransactionalSteps:
 class _TransactionAttempt(ThreadAttempt):
     """An attempt in a transaction: on the loop when that is awaited, else on a thread."""
 
-    __slots__ = ("_answer", "_ask", "_awaits", "_error", "_granted", "_room")
+    __slots__ = ("_answer", "_ask", "_awaits", "_error", "_granted", "_is_aborted", "_pause", "_room", "_tries")
 
     def __init__(
         self, room: TransactionalSteps, run_id: RunId, call: StepCall, report: Report, ask: Ask, *, awaits: bool
@@ -152,6 +165,9 @@ class _TransactionAttempt(ThreadAttempt):
         self._answer: Future[Grant] | None = None
         self._granted: Grant | None = None
         self._error: BaseException | None = None
+        self._tries = Tries(call.timeout)
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_aborted = False
 
     def enter(self) -> None:
         """Begin: no other has the database."""
@@ -160,6 +176,12 @@ class _TransactionAttempt(ThreadAttempt):
             self.started()
         else:
             self._steps.threads.run(self)
+
+    def started(self) -> None:
+        left = self._tries.left(self._steps.loop.time())
+        if left is not None and self._report is not None:
+            self._disarm()
+            self._arm(self._expire, left)
 
     # In the transaction.
 
@@ -261,12 +283,69 @@ class _TransactionAttempt(ThreadAttempt):
         assert answer is not None
         return answer
 
+    # When others were in the way.
+
+    def _tries_again(self, error: BaseException) -> bool:
+        """Begin from the top, after a pause, if that is why nothing is committed, and nobody wants it to end."""
+        loop = self._steps.loop
+        if self._is_aborted or not self.is_heard or not self._room.is_conflict(error):
+            return False
+        pause = self._tries.next_pause(loop.time())
+        if pause is None:
+            return False
+        if self._tries.conflicts == 1:
+            logger.info(
+                "The transaction of step %r of run %r is begun again; others were in its way: %s",
+                self.call.name, self._run_id, error,
+            )  # fmt: skip
+        self._granted = self._error = self._task = None
+        self._context = self._steps.context.copy()
+        self.started()
+        self._pause = loop.call_later(pause, self._begin_again, context=self._steps.context)
+        return True
+
+    def _begin_again(self) -> None:
+        self._pause = None
+        self._room.admit(self)
+
+    def _withdraw(self) -> bool:
+        """Take it back from wherever it waits to begin; False when it has begun."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+            return True
+        if self._room.withdraw(self):
+            return True
+        if self._task is None and self._steps.threads.withdraw(self):
+            self._room.leave(self)
+            return True
+        return False
+
+    def _late(self) -> Raised:
+        conflicts = self._tries.conflicts
+        if not conflicts:
+            return super()._late()
+        return Raised(
+            TimeoutError(
+                f"step {self.call.name!r} took longer than its timeout of {self.call.timeout}; others were in the way of "
+                f"its transaction {conflicts} times"
+            )
+        )
+
     # What others want of it.
 
     def _end(self, ending: Ending) -> None:
         if self._answer is not None:
             self.refuse(_Withdrawn())
         super()._end(ending)
+
+    def request_stop(self) -> None:
+        self._is_aborted = self.call.on_cancel == "abort"
+        super().request_stop()
+
+    def _expire(self) -> None:
+        self._withdraw()
+        super()._expire()
 
     def cut(self) -> None:
         if self._granted is None:
@@ -277,24 +356,24 @@ class _TransactionAttempt(ThreadAttempt):
             return False  # Only the database can tell any more.
         if self._answer is not None:
             self.refuse(_Withdrawn())
-        if self._room.withdraw(self):
+        if self._withdraw():
             self._end_soon(ending)
             return True
-        if not super()._interrupt(ending):
-            return False
-        if self._task is None:
-            self._room.leave(self)  # No thread had taken it.
-        return True
+        return super()._interrupt(ending)
 
     # How it ended.
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        if self._granted is None:
-            super()._done(task)
-            self._room.leave(self)
-        else:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._granted is not None:
             del self._steps.tasks[task]
-            self._finish(asyncio.CancelledError() if task.cancelled() else task.exception())
+            self._finish(error)
+            return
+        if error is not None and self._tries_again(error):
+            del self._steps.tasks[task]
+        else:
+            super()._done(task)
+        self._room.leave(self)
 
     def returned(self, value: object) -> None:  # noqa: ARG002  what the function returned is recorded
         self._finish(None)
@@ -307,7 +386,8 @@ class _TransactionAttempt(ThreadAttempt):
             self._awaits = True
             self.enter()
         else:
-            self._end(Raised(self._told(error)))
+            if not self._tries_again(error):
+                self._end(Raised(self._told(error)))
             self._room.leave(self)
 
     def _told(self, error: BaseException) -> BaseException:
@@ -339,15 +419,20 @@ class _TransactionAttempt(ThreadAttempt):
         # Only now: where one writes at a time, the next would hold what the answer waited for, and wait for the turn.
         self._room.leave(self)
         failed = asyncio.CancelledError() if task.cancelled() else task.exception()
+        grant = self._granted
+        assert grant is not None
         if isinstance(failed, LeaseLost):
-            assert self._granted is not None
-            self._granted.lose()
+            grant.lose()
         elif failed is not None:
             self._end(Raised(failed))
         elif task.result():
             self._recorded()
         else:
-            self._end(Raised(self._why_not()))
+            why = self._why_not()
+            if self._tries_again(why):
+                grant.give_back()
+            else:
+                self._end(Raised(why))
 
     def _recorded(self) -> None:
         self._room.committed()

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from outlast.errors import LeaseLost
-from outlast.stores.dialects.base import Trouble
+from outlast.stores.dialects.base import Dialect, Trouble
 from outlast.stores.dialects.mysql import MySQL
 from outlast.stores.dialects.mysql import refused_for_good as refused_by_mysql
 from outlast.stores.dialects.postgresql import PostgreSQL, refused_for_good
@@ -64,6 +64,35 @@ def _sqlite(code: int) -> sqlite3.OperationalError:
 def test_postgresql_tells_trouble_from_errors(error: Exception, trouble: Trouble | None) -> None:
     assert PostgreSQL().trouble(error) is trouble
     assert PostgreSQL().trouble(_wrapped(error)) is trouble
+
+
+@pytest.mark.parametrize(
+    "dialect, error, is_conflict",
+    [
+        (PostgreSQL(), asyncpg.SerializationError("x"), True),
+        (PostgreSQL(), psycopg.errors.DeadlockDetected("x"), True),
+        (PostgreSQL(), psycopg.errors.LockNotAvailable("x"), False),  # after the lock_timeout, or with NOWAIT
+        (PostgreSQL(), asyncpg.QueryCanceledError("x"), False),
+        (PostgreSQL(), psycopg.errors.InFailedSqlTransaction("x"), False),
+        (PostgreSQL(), ValueError("40001"), False),
+        (MySQL(), pymysql.OperationalError(1213, "x"), True),
+        (MySQL(), asyncmy.errors.OperationalError(1205, "x"), True),
+        (MySQL(), pymysql.OperationalError(1020, "x"), True),
+        (MySQL(), pymysql.OperationalError(3101, "x"), True),
+        (MySQL(), pymysql.OperationalError(3572, "x"), False),  # with NOWAIT
+        (MySQL(), pymysql.OperationalError(3024, "x"), False),  # after the max_execution_time
+        (MySQL(), ValueError(1213), False),
+        (SQLite(), _sqlite(sqlite3.SQLITE_BUSY), True),
+        (SQLite(), _sqlite(sqlite3.SQLITE_BUSY_SNAPSHOT), True),
+        (SQLite(), _sqlite(sqlite3.SQLITE_FULL), False),
+        (SQLite(), ValueError("database is locked"), False),
+    ],
+)
+def test_a_conflict_with_others_is_told_from_what_was_asked_for(
+    dialect: Dialect, error: Exception, is_conflict: bool
+) -> None:
+    assert dialect.is_conflict(error) is is_conflict
+    assert dialect.is_conflict(_wrapped(error)) is is_conflict
 
 
 @pytest.mark.parametrize("errors", [pymysql.err, asyncmy.errors], ids=["pymysql", "asyncmy"])

@@ -208,3 +208,19 @@ def test_a_lease_that_is_found_to_be_over_is_told_to_the_tenure() -> None:
     grant_of(desk).lose()
 
     assert desk.is_lost
+
+
+def test_a_grant_that_is_given_back_lets_the_run_go_on_and_the_step_asks_again() -> None:
+    desk = Desk(progress(calls=[pay(), other("a")]))
+    attempt(desk).settle(5)
+    desk.end("a")
+    desk.execution.will(progress(), progress(records=[record(0, "a")]))
+
+    grant_of(desk).give_back()
+
+    assert desk.flush().records == (record(0, "a"),)
+    attempt(desk).settle(6)
+    assert desk.execution.told[-1] == ("settled", "pay", 6)
+    assert recorded_in(grant_of(desk)) == [ENTRY]
+    attempt(desk).end(RECORDED)
+    assert desk.execution.told[-1] == ("recorded", "pay")

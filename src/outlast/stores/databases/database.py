@@ -159,6 +159,9 @@ class SqlDatabase:
     def join_marked_blocking(self, tx: object, make: MakeOp[T]) -> T:
         return join_marked_blocking(tx, make, self._basis)
 
+    def is_conflict(self, error: BaseException) -> bool:
+        return self._basis.dialect.is_conflict(error)
+
     def after_commit(self, tx: object, action: Callable[[], object]) -> bool:
         return after_commit(tx, action) or self._listener is not None
 

@@ -203,6 +203,11 @@ class Dialect(ABC):
         return False
 
     @abstractmethod
+    def is_conflict(self, error: BaseException) -> bool:
+        """Tell whether the database refused a transaction for what others did at the same time, so that the same one, begun
+        again, may go through. Not what a caller asked for: that it does not wait, or no longer than so."""
+
+    @abstractmethod
     def trouble(self, error: BaseException) -> Trouble | None:
         """Classify a driver's error, wrapped by SQLAlchemy or not; None when it is about the operation itself."""
 

@@ -52,6 +52,9 @@ _BUSY: Final = frozenset({1213, 1020, 1317, 1969, 3024, 3572})
 _HELD: Final = 1205
 """lock wait timeout. It undoes the statement alone; our own transactions are rolled back whole."""
 
+_CONFLICTS: Final = frozenset({1213, 1020, 1205, 3101})
+"""deadlock, record changed since the snapshot (MariaDB), lock wait timeout, undone at COMMIT (MySQL's group replication)."""
+
 _LOST: Final = frozenset(
     {
         *(1040, 1203, 1226),  # too many connections: of the server, of the user, of the user by quota
@@ -246,6 +249,9 @@ class MySQL(Dialect):
 
     def only_reads(self, error: BaseException) -> bool:
         return any(error_code(part) in _READ_ONLY for part in unwrapped(error))
+
+    def is_conflict(self, error: BaseException) -> bool:
+        return any(error_code(part) in _CONFLICTS for part in unwrapped(error))
 
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):

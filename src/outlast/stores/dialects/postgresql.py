@@ -32,6 +32,8 @@ _OLDEST: Final = 130_000
 _BUSY: Final = frozenset({"40001", "40P01", "57014"})
 """serialization_failure, deadlock_detected, query_canceled (a statement_timeout)."""
 
+_CONFLICTS: Final = frozenset({"40001", "40P01"})
+
 _HELD: Final = "55P03"
 """lock_not_available, after the lock_timeout."""
 
@@ -159,6 +161,9 @@ class PostgreSQL(Dialect):
 
     def only_reads(self, error: BaseException) -> bool:
         return any(_sqlstate(part) == "25006" for part in unwrapped(error))
+
+    def is_conflict(self, error: BaseException) -> bool:
+        return any(_sqlstate(part) in _CONFLICTS for part in unwrapped(error))
 
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):

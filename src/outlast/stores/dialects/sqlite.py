@@ -107,6 +107,9 @@ class SQLite(Dialect):
                     return f"{told} ({part})"
         return None
 
+    def is_conflict(self, error: BaseException) -> bool:
+        return self.trouble(error) is Trouble.BUSY
+
     def trouble(self, error: BaseException) -> Trouble | None:
         for part in unwrapped(error):
             if isinstance(part, sqlite3.Error):
