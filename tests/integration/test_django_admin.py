@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.db import connections
 from django.test import AsyncClient, Client
+from django.test.utils import CaptureQueriesContext
 
 from outlast.integrations.django import app
 
@@ -66,8 +67,10 @@ def test_the_detail_shows_values_and_the_journal(client: Client) -> None:
     app.blocking.start(fulfil, "<o>", id="order-1")
     async_to_sync(app.drain)()
 
-    shown = text_of(client, "/admin/outlast/run/order-1/change/")
+    with CaptureQueriesContext(connections["default"]) as asked:
+        shown = text_of(client, "/admin/outlast/run/order-1/change/")
 
+    assert sum("journal" in query["sql"] for query in asked.captured_queries) == 1, "once for all fields"
     assert "&#x27;&lt;o&gt;&#x27;" in shown, "the input, escaped"
     assert re.search(r"pack step done 1 1 2\d{3}-", shown), shown
 

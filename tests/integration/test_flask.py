@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from outlast import Context, DefinitionError, InvalidArgument, Outlast, step, workflow
 from outlast.integrations.flask import FlaskOutlast, in_app_context
+from outlast.integrations.threaded import WorkerThread
 from support.callers import blocking_url
 from support.probing import Tables, until
 from support.processes import StartProcess
@@ -187,6 +189,25 @@ def test_a_worker_that_could_not_begin_tries_again_with_a_later_request(
     (tmp_path / "later").mkdir()
 
     assert flask.test_client().post("/greetings/Ada").get_json() == {"greeting": "Hello, Ada!"}
+
+
+def test_a_worker_that_is_told_to_stop_before_it_has_begun_does_not_begin(tmp_path: Path) -> None:
+    app = Outlast(f"sqlite:///{tmp_path}/shop.db", workflows=[hello])
+    is_made = threading.Event()
+
+    @contextmanager
+    def told_first() -> Iterator[None]:
+        is_made.wait()
+        with suppress(RuntimeError):  # it cannot wait for its own end
+            worker.stop()
+        yield
+
+    worker = WorkerThread(app, within=told_first)
+    is_made.set()
+
+    until(lambda: not worker.is_alive, "the thread to end")
+    assert list(tmp_path.iterdir()) == []
+    worker.stop()
 
 
 def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:
