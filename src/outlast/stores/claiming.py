@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from sqlalchemy import ColumnElement, FromClause, Text, cast, literal
+
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
 from outlast.model.run import LIVE, Status
@@ -54,6 +56,11 @@ def pairs(request: ClaimRequest) -> list[str]:
 def pairs_of(workflows: Iterable[tuple[str, int]]) -> list[str]:
     """Return one text for each workflow, so that any number of registered ones is one parameter."""
     return [f"{workflow}@{version}" for workflow, version in workflows]
+
+
+def pair_of(runs: FromClause) -> ColumnElement[str]:
+    """Return that text of a row."""
+    return runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
 
 
 def read_records(journal: Journal, rows: Sequence[Sequence[Any]], request: ClaimRequest) -> Op[Records]:

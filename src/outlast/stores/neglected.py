@@ -10,24 +10,19 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Integer,
-    Text,
     Update,
     bindparam,
-    cast,
     func,
-    literal,
     select,
     union_all,
     update,
 )
-from sqlalchemy.sql.selectable import NamedFromClause
 
 from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Unclaimed
 from outlast.stores.basis import Basis
-from outlast.stores.claiming import pairs_of
+from outlast.stores.claiming import pair_of, pairs_of
 from outlast.stores.tables import Query, is_ready, is_unready
 
 MOST_READ: Final = 1_000
@@ -88,7 +83,7 @@ def _unclaimed(basis: Basis) -> Query:
     overdue = found.c.due_at <= basis.now - bindparam("overdue", type_=BigInteger)
     counted = (
         select(found.c.workflow, found.c.version, func.count().label("runs"))
-        .where(overdue, ~basis.dialect.is_among(_pair(found), "workflows"))
+        .where(overdue, ~basis.dialect.is_among(pair_of(found), "workflows"))
         .group_by(found.c.workflow, found.c.version)
         .subquery()
     )
@@ -121,12 +116,8 @@ def _held(basis: Basis) -> Query:
         .where(
             next_due.c.held.is_not(None),
             next_due.c.updated_at < bindparam("before", type_=BigInteger),
-            basis.dialect.is_among(_pair(next_due), "workflows"),
+            basis.dialect.is_among(pair_of(next_due), "workflows"),
         )
         .order_by(next_due.c.due_at)
         .limit(bindparam("limit", type_=Integer))
     )
-
-
-def _pair(rows: NamedFromClause) -> ColumnElement[str]:
-    return rows.c.workflow + literal("@", Text) + cast(rows.c.version, Text)

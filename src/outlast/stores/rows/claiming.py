@@ -18,7 +18,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    cast,
     func,
     literal,
     or_,
@@ -39,6 +38,7 @@ from outlast.stores.claiming import (
     TURNS,
     Read,
     claimed,
+    pair_of,
     pairs,
     read_records,
 )
@@ -64,9 +64,8 @@ class ClaimByRow:
         self._due: Query = dialect.by_index(dialect.claim_lock(parked), runs, f"{name}_runs_sleeping")
         named = dialect.is_among(runs.c.id, "run_ids")
         self._promote: Update = update(runs).where(named, has_state(runs, 0)).values(ready=1)
-        pair = runs.c.workflow + literal("@", Text) + cast(runs.c.version, Text)
         known = or_(*(runs.c.status == status for status in KNOWN))
-        claimable = and_(is_ready(runs), dialect.is_among(pair, "workflows"), known)
+        claimable = and_(is_ready(runs), dialect.is_among(pair_of(runs), "workflows"), known)
         ready: Query = (
             select(*(_turns(basis) if name == "turns" else runs.c[name] for name in CLAIMED_COLUMNS))
             .where(claimable)
