@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -68,7 +68,13 @@ class FlushByRow:
         records = [(run_id, record) for run_id, record in batch.records if run_id in owned]
         if records:
             yield Statement(self._journal.insert, record_params(records, now))
-        ready = yield from self._apply(lease, [write for write in batch.writes if write.id in owned], now)
+        writes = [write for write in batch.writes if write.id in owned]
+        if begun := [
+            write.id for write in writes if owned[write.id] != 1 and (not write.keep or write.status in TERMINAL)
+        ]:
+            # In its first turn a run has not been parked yet, so there are no waits of it.
+            yield Statement(self._unwait, {"run_ids": self._basis.dialect.listed(begun)})
+        ready = yield from self._apply(lease, writes, now)
         started = yield from self._start_all(lease, batch.starts, now, cursor)
         lost = tuple(write.id for write in batch.writes if write.id not in owned)
         return FlushOutcome(started, now, cursor, lost, ready)
@@ -79,24 +85,21 @@ class FlushByRow:
         if locks is not None:
             yield locks
 
-    def _own(self, lease: Lease, batch: Batch) -> Op[frozenset[str]]:
-        """Return which of the batch's runs are this worker's, and in the turn that writes."""
+    def _own(self, lease: Lease, batch: Batch) -> Op[Mapping[str, int]]:
+        """Return which of the batch's runs are this worker's, and in the turn that writes, with that turn's number."""
         named = {run_id for run_id, _ in batch.records} | {write.id for write in batch.writes}
         if not named:
-            return frozenset()
+            return {}
         wanted = self._basis.dialect.listed(sorted(named))
         found = yield Statement(self._owned, {"run_ids": wanted, "worker": lease.worker})
         turns = {write.id: write.turns for write in batch.writes}
-        return frozenset(run_id for run_id, now in found.rows if turns.get(run_id) in {None, now})
+        return {run_id: now for run_id, now in found.rows if turns.get(run_id) in {None, now}}
 
     def _apply(self, lease: Lease, writes: Sequence[RunWrite], now: int) -> Op[tuple[RunId, ...]]:
-        """Write the runs and replace the waits of those that are parked or end; return the parked ones that are ready."""
+        """Write the runs, and the waits of those that are parked; return the parked ones that are ready."""
         if not writes:
             return ()
         dialect = self._basis.dialect
-        released = [write.id for write in writes if not write.keep or write.status in TERMINAL]
-        if released:
-            yield Statement(self._unwait, {"run_ids": dialect.listed(released)})
         if waits := _wait_params(writes):
             yield Statement(self._wait, waits)
             waiting = sorted({wait["run_id"] for wait in waits})
