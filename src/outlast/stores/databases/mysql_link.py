@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from outlast.ports.operation import Result, Statement
+from outlast.ports.operation import Result, Span, Statement
 from outlast.stores.databases.mysql_statements import execute_awaiting
 from outlast.stores.databases.wire import Wire
 
 RESET: Final = 0x1F
 """`COM_RESET_CONNECTION` of the protocol: all of the session is as if it were new, but for its database."""
+
+
+_BEGIN: Final[Mapping[Span, str | None]] = {
+    # The session's isolation is READ COMMITTED.
+    "write": "START TRANSACTION",
+    "read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY",
+    "alone": None,
+}
+_BEGINNINGS: Final = frozenset(_BEGIN.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class MySQLLink:
         self._set_up = session.texts
         self._fresh = session.idle / 2
         self._used_at = time.monotonic()
+        self._beginning: str | None = None
 
     async def say(self, *texts: str) -> None:
         """Execute statements without parameters or results."""
@@ -43,10 +53,17 @@ class MySQLLink:
                 await cursor.execute(text)
 
     async def execute(self, query: str) -> None:
-        await self.say(*query.split("; "))
+        """Begin or end a transaction. What begins it travels with its first statement, in one round trip."""
+        if query in _BEGINNINGS:
+            self._beginning = query
+        elif self._beginning is not None:
+            self._beginning = None  # What never began has no end.
+        else:
+            await self.say(query)
 
     async def perform(self, statement: Statement) -> Result:
-        result = await execute_awaiting(self.raw, statement, self._cursors)
+        beginning, self._beginning = self._beginning, None
+        result = await execute_awaiting(self.raw, statement, self._cursors, after=beginning)
         self._used_at = time.monotonic()
         return result
 
@@ -99,11 +116,6 @@ class MySQLLink:
 
 WIRE: Final = Wire(
     MySQLLink.perform,
-    {
-        # The session's isolation is READ COMMITTED.
-        "write": "START TRANSACTION",
-        "read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY",
-        "alone": None,
-    },
+    _BEGIN,
     attrgetter("raw"),
 )

@@ -18,8 +18,17 @@ FOR_MYSQL: Final = Compiler(pymysql.dialect())
 """With `%s`, as all drivers for MySQL take it."""
 
 
-async def execute_awaiting(connection: Any, statement: Statement, cursors: Any) -> Result:  # noqa: ANN401 - either driver's
-    """Execute one statement. `cursors` is the driver's plain class of cursors: the caller's connection may have another."""
+async def execute_awaiting(
+    connection: Any,  # noqa: ANN401 - either driver's
+    statement: Statement,
+    cursors: Any,  # noqa: ANN401 - the same
+    *,
+    after: str | None = None,
+) -> Result:
+    """Execute one statement. `cursors` is the driver's plain class of cursors: the caller's connection may have another.
+
+    after: text without arguments and rows that comes before it, in the same round trip where that can be.
+    """
     compiled = FOR_MYSQL.compiled(statement.sql)
     params = statement.params
     async with connection.cursor(cursors) as cursor:
@@ -27,9 +36,14 @@ async def execute_awaiting(connection: Any, statement: Statement, cursors: Any) 
             await cursor.execute(MOST)
             refuse_oversized(statement, (await cursor.fetchone())[0])
         if not isinstance(params, Mapping):
+            if after is not None:
+                await cursor.execute(after)
             await cursor.executemany(compiled.text, compiled.rows_of_arguments(params))
             return Result(affected=cursor.rowcount)
-        await cursor.execute(*expanded(compiled, params))
+        text, arguments = expanded(compiled, params)
+        await cursor.execute(text if after is None else f"{after}; {text}", arguments)
+        for _ in () if after is None else after.split("; "):
+            await cursor.nextset()
         if cursor.description is None:
             return Result(affected=cursor.rowcount)
         rows: Sequence[Any] = await cursor.fetchall()
