@@ -25,7 +25,7 @@ from outlast.events.mappings import mappings_of
 from outlast.events.routes import Routes
 from outlast.model.connections import ConnectionOptions
 from outlast.model.durations import Duration
-from outlast.model.options import Retry, WorkerOptions
+from outlast.model.options import Retry, WorkerOptions, worker_options
 from outlast.model.run import Page, Run, Status, StopReceipt
 from outlast.model.signal import Signal, SignalReceipt
 from outlast.ports.clock import Clock
@@ -59,8 +59,8 @@ class Outlast(Publisher):
     migrate: whether opening brings the tables up to date. Default: yes, unless `OUTLAST_ENV=production` is set, where many
         processes start at once and the deploy migrates.
     clock: replaces the database's clock, for tests (see `outlast.testing.ManualClock`).
-    transactions: what transactional steps write through: a sessionmaker or engine of SQLAlchemy, awaiting or not, a pool of
-        asyncpg or psycopg, or a function whose result is entered for a session or connection and commits at its end.
+    transactions: what transactional steps write through: a sessionmaker or engine of SQLAlchemy, awaiting or not, a
+        driver's pool, or a function whose result is entered for a session or connection and commits at its end.
         Default: the engine or pool given as database, else connections of outlast's own.
     connections: `ConnectionOptions(...)`: tokens instead of a password, a pooler such as PgBouncer, where to listen.
 
@@ -112,7 +112,7 @@ class Outlast(Publisher):
         self._worker = Worker(
             self._database,
             {(workflow.name, workflow.version): workflow for workflow in self._catalog},
-            _worker_options(worker),
+            worker_options(worker),
             _default_retry(retry),
             clock,
             transactions=transactions_of(transactions, database, self._database.transactions),
@@ -122,6 +122,11 @@ class Outlast(Publisher):
     def __repr__(self) -> str:
         count = len(list(self._catalog))
         return f"<Outlast with {count} {'workflow' if count == 1 else 'workflows'}>"
+
+    @property
+    def worker_options(self) -> WorkerOptions:
+        """How a worker of this app works; the default options with `worker=False`, where another process has the worker."""
+        return self._worker.options
 
     # Its life.
 
@@ -146,9 +151,10 @@ class Outlast(Publisher):
             yield
 
     @asynccontextmanager
-    async def working(self) -> AsyncGenerator[Self, None]:
-        """Be open with a worker, also when this app was made with `worker=False`: what `outlast worker` does."""
-        await self._open(with_worker=True)
+    async def working(self, options: WorkerOptions | None = None) -> AsyncGenerator[Self, None]:
+        """Be open with a worker, also when this app was made with `worker=False`: what `outlast worker` does. `options` are
+        this worker's, in the place of `worker_options`."""
+        await self._open(with_worker=True, options=options)
         try:
             yield self
         finally:
@@ -432,7 +438,7 @@ class Outlast(Publisher):
             cursor=cursor,
         )
 
-    async def _open(self, *, with_worker: bool) -> None:
+    async def _open(self, *, with_worker: bool, options: WorkerOptions | None = None) -> None:
         access = self._access
         if access.is_open:
             raise DefinitionError("This Outlast is open already; close it before it is opened again.")
@@ -443,7 +449,7 @@ class Outlast(Publisher):
             self._publishing.routes.check_types()
             await access.ready("open")
             if with_worker:
-                await self._worker.start()
+                await self._worker.start(options)
                 access.local = Local(self._worker, asyncio.get_running_loop())
         except BaseException:
             try:
@@ -482,11 +488,3 @@ def _default_retry(retry: object) -> Retry:
     if not isinstance(retry, Retry):
         raise InvalidArgument(f"Outlast(retry=...) is a Retry(...); {retry!r} is not.")
     return retry
-
-
-def _worker_options(worker: object) -> WorkerOptions:
-    if isinstance(worker, WorkerOptions):
-        return worker
-    if isinstance(worker, bool):
-        return WorkerOptions()
-    raise InvalidArgument(f"Outlast(worker=...) is True, False or WorkerOptions(...); {worker!r} is not.")

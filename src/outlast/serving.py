@@ -12,14 +12,17 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from types import FrameType
-from typing import Final
+from dataclasses import replace
+from types import FrameType, MappingProxyType
+from typing import Any, Final
 
 from outlast.app import Outlast
 
 logger: Final = logging.getLogger("outlast.serving")
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 LAST_GRACE: Final = 5.0
 """Seconds that handing back may take after the second signal."""
@@ -63,15 +66,17 @@ class Signals:
                 os._exit(1)
 
 
-async def work(app: Outlast, announce: Callable[[str], object]) -> int:
-    """Run the application's worker until a signal; return the exit code. `announce` is told when it works."""
+async def work(app: Outlast, announce: Callable[[str], object], options: Mapping[str, Any] = _NOTHING) -> int:
+    """Run the application's worker until a signal; return the exit code. `announce` is told when it works. `options`, by
+    their names in `WorkerOptions`, take the place of the app's own."""
+    chosen = replace(app.worker_options, **options)
     signals = Signals(asyncio.get_running_loop())
     with signals.handled():
         me = asyncio.current_task()
         assert me is not None
         signals.on_first = me.cancel
         try:
-            async with app.working():
+            async with app.working(chosen):
                 signals.on_first, signals.on_second = signals.stop.set, app.hurry
                 announce(f"{app!r} works in process {os.getpid()}. SIGTERM or Ctrl-C ends it.")
                 await signals.stop.wait()

@@ -124,6 +124,36 @@ def test_the_first_signal_lets_running_steps_end(cli: Cli, app: Outlast) -> None
     assert run.worker is None
 
 
+def test_a_worker_works_by_what_its_command_line_says(cli: Cli, app: Outlast) -> None:
+    """Also that of an app which has no worker in its own process, and so no options for one."""
+    worker = cli("worker", "shop:client", "--concurrency", "1", "--shutdown-timeout", "0s", "--lease", "1h")
+    worker.wait_for("works in process")
+    running = start(app, "work", 60.0)
+    worker.wait_for("step begins")
+    waiting = start(app, "work", 0.0)
+
+    worker.terminate()
+
+    assert worker.wait() == 0, "one signal is enough"
+    assert "step ends" not in worker.output
+    runs = [app.blocking.get(run_id) for run_id in (running, waiting)]
+    assert [(run.turns, run.worker) for run in runs if run is not None] == [(1, None), (0, None)]
+
+
+@pytest.mark.parametrize(
+    "option, said",
+    [
+        (("--concurrency", "0"), "concurrency=...) is a whole number from 1"),
+        (("--lease", "soon"), "lease=...) must be"),
+    ],
+)
+def test_a_worker_refuses_options_that_no_worker_can_have(cli: Cli, option: tuple[str, str], said: str) -> None:
+    worker = cli("worker", "shop:app", *option)
+    assert worker.wait() == 1
+    assert said in worker.output
+    assert "Traceback" not in worker.output
+
+
 def test_the_second_signal_hands_back_at_once(cli: Cli, app: Outlast) -> None:
     """Seen in the field: after the second signal the work was stuck until its lease had run out."""
     worker = cli("worker", "shop:app")

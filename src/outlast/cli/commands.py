@@ -25,11 +25,31 @@ Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where your Ou
 
 
 @commands.command()
-def worker(target: Target) -> None:
-    """Execute runs in this process until SIGTERM or Ctrl-C."""
+def worker(
+    target: Target,
+    *,
+    concurrency: Annotated[int | None, typer.Option(help="Runs that execute at once.")] = None,
+    lease: Annotated[str | None, typer.Option(help="How long a worker that died keeps its runs, such as 30s.")] = None,
+    poll: Annotated[
+        str | None, typer.Option(help="The longest time between two looks for due runs, such as 1s.")
+    ] = None,
+    shutdown_timeout: Annotated[
+        str | None, typer.Option(help="How long a stop waits for running steps, such as 10s.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for plain step functions.")] = None,
+) -> None:
+    """Execute runs in this process until SIGTERM or Ctrl-C.
+
+    What is not given here is as the app's worker= says; with worker=False, the defaults.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asked = {
+        "concurrency": concurrency, "lease": lease, "poll": poll, "shutdown_timeout": shutdown_timeout,
+        "threads": threads,
+    }  # fmt: skip
     with errors_told():
-        code = asyncio.run(work(load_app(target), say))
+        options = {name: value for name, value in asked.items() if value is not None}
+        code = asyncio.run(work(load_app(target), say, options))
     raise typer.Exit(code)
 
 

@@ -118,6 +118,15 @@ class WorkerOptions:
         parse_duration(self.shutdown_timeout, what="WorkerOptions(shutdown_timeout=...)")
 
 
+def worker_options(worker: object) -> WorkerOptions:
+    """Return what `Outlast(worker=...)` says of its worker; the default options where it says only whether there is one."""
+    if isinstance(worker, WorkerOptions):
+        return worker
+    if isinstance(worker, bool):
+        return WorkerOptions()
+    raise InvalidArgument(f"Outlast(worker=...) is True, False or WorkerOptions(...); {worker!r} is not.")
+
+
 def priority(value: int) -> int:
     """Check a priority: a whole number from 0 (first, the default) to 2,097,151; smaller runs first."""
     if type(value) is not int or not 0 <= value <= MAX_PRIORITY:

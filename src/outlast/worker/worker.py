@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from outlast.engine.definition import Workflow
@@ -37,7 +38,9 @@ class Worker:
         """`transactions` are given to transactional steps; without them the database's own are."""
         given = transactions or database.transactions
         self._contract = Contract(database, workflows, options, default_retry, clock, given)
-        self._shutdown = parse_duration(options.shutdown_timeout, what="shutdown_timeout").total_seconds()
+        self.options = options
+        """What it works by, unless `start` is told otherwise."""
+        self._shutdown = 0.0
         self._shift: Shift | None = None
 
     @property
@@ -46,11 +49,13 @@ class Worker:
         tenure = self._shift.tenure if self._shift else None
         return tenure.lease.worker if tenure else None
 
-    async def start(self) -> None:
+    async def start(self, options: WorkerOptions | None = None) -> None:
         """Register and begin to look for due runs. Raises DatabaseUnavailable when there is no database to ask."""
         if self._shift is not None and self._shift.is_mine:
             return
-        shift = Shift(self._contract)
+        contract = self._contract if options is None else replace(self._contract, options=options)
+        self._shutdown = parse_duration(contract.options.shutdown_timeout, what="shutdown_timeout").total_seconds()
+        shift = Shift(contract)
         try:
             await shift.begin()
         except BaseException:
