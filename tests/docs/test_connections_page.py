@@ -1,4 +1,5 @@
-"""The programs of the page on connections run, against a role whose password is a token and behind a real PgBouncer."""
+"""The programs of the page on connections run: against a role whose password is a token, behind a real PgBouncer, and with a
+pool of MySQL's."""
 
 from __future__ import annotations
 
@@ -58,3 +59,13 @@ def test_the_program_behind_pgbouncer_runs(pooled_url: str, direct_url: str, tmp
         source = source.replace(f"postgresql://localhost{written}", given)
 
     assert output(source, tmp_path) == "Hello, Ada\n"
+
+
+def test_the_program_with_a_pool_of_mysql_runs(mysql_url: str, tmp_path: Path) -> None:
+    parts = urlsplit(mysql_url)
+    written = 'host="localhost", port=3306, user="shop", password="secret", db="shop"'
+    given = f'host="{parts.hostname}", port={parts.port}, user="{parts.username}", password="{parts.password}"'
+    source = program("mysql")
+    assert written in source
+
+    assert output(source.replace(written, f'{given}, db="{parts.path[1:]}"'), tmp_path) == "Hello, Ada\n"

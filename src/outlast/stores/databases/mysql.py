@@ -19,10 +19,12 @@ from outlast.ports.clock import Clock
 from outlast.ports.operation import Statement
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import make_basis
+from outlast.stores.databases import mysql_pool
 from outlast.stores.databases.credentials import fresh, fresh_blocking
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.mysql_link import RESET, WIRE, MySQLLink, Session
 from outlast.stores.databases.pooled_road import PooledRoad
+from outlast.stores.databases.raw_pools import PoolRoad, RawPool
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
 from outlast.stores.dialects.base import Dialect
 from outlast.stores.dialects.mysql import MySQL, refused_for_good
@@ -82,8 +84,11 @@ _OTHER: Final = frozenset({"charset", "unix_socket", "connect_timeout"})
 
 def mysql_database(url: URL, options: ConnectionOptions, *, prefix: str, clock: Clock | None) -> SqlDatabase:
     """Return the database behind a URL: asyncmy for awaiting callers, PyMySQL for blocking ones."""
+    return _connected_database(Connector(url, options), prefix=prefix, clock=clock)
+
+
+def _connected_database(connector: Connector, *, prefix: str, clock: Clock | None) -> SqlDatabase:
     basis = make_basis(prefix, MySQL, clock)
-    connector = Connector(url, options)
 
     def over(limit: int) -> SqlDatabase:
         return SqlDatabase(
@@ -126,10 +131,26 @@ def mysql_engine_database(engine: Engine, *, prefix: str, clock: Clock | None) -
     return over()
 
 
+def mysql_pool_database(raw: RawPool, options: ConnectionOptions, *, prefix: str, clock: Clock | None) -> SqlDatabase:
+    """Return the database of a pool of the application's. What the pool is no good for, another loop or colour and the
+    lease's renewal, gets connections of ours to the same place."""
+    basis = make_basis(prefix, MySQL, clock)
+    connector = Connector(raw.url, options, **raw.more)
+    return SqlDatabase(
+        basis,
+        PoolRoad(basis.dialect, partial(mysql_pool.lent, raw.pool), mysql_pool.WIRE),
+        EngineRoad(basis.dialect, connector.blocking_engine, disposes=True),
+        listener=None,
+        own=GivenConnections(basis.dialect, connector),
+        separate=lambda: _connected_database(connector, prefix=prefix, clock=clock),
+    )
+
+
 class Connector:
     """Makes connections of ours to one database."""
 
-    def __init__(self, url: URL, options: ConnectionOptions) -> None:
+    def __init__(self, url: URL, options: ConnectionOptions, *, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is for what has no form in a URL."""
         if options.transaction_pooling or options.listen:
             raise InvalidArgument(
                 "ConnectionOptions(transaction_pooling=..., listen=...) are about PostgreSQL. On MySQL and MariaDB workers "
@@ -144,7 +165,7 @@ class Connector:
             )
         self._url = url
         self._provide = options.credentials
-        self._tls = tls_context(query)
+        self._tls = tls or tls_context(query)
         self._socket = query.get("unix_socket")
 
     async def connect(self, session: Session = OURS) -> MySQLLink:

@@ -12,7 +12,12 @@ from outlast.ports.clock import Clock
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.integrated import Integrated
 from outlast.stores.databases.loaded import is_a
-from outlast.stores.databases.mysql import mysql_async_engine_database, mysql_database, mysql_engine_database
+from outlast.stores.databases.mysql import (
+    mysql_async_engine_database,
+    mysql_database,
+    mysql_engine_database,
+    mysql_pool_database,
+)
 from outlast.stores.databases.postgresql import (
     async_engine_database,
     engine_database,
@@ -47,8 +52,8 @@ def open_database(
 ) -> SqlDatabase:
     """Return the database; nothing is connected yet, so this may run at import.
 
-    `target` is a URL, an Engine or AsyncEngine of SQLAlchemy, a pool of asyncpg or psycopg, or what an integration
-    passes. `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock
+    `target` is a URL, an Engine or AsyncEngine of SQLAlchemy, a pool of a driver's, or what an integration passes.
+    `schema` names the schema on PostgreSQL, the tables' prefix elsewhere. `clock` replaces the database's clock
     everywhere. `connections` says how connections of ours are made.
     """
     if clock is not None and not callable(getattr(clock, "now", None)):
@@ -76,6 +81,8 @@ def _database(
             return postgres_database(url, connections, schema=name, clock=clock)
         case MySQLTarget(url):
             return mysql_database(url, connections, prefix=name, clock=clock)
+        case RawPool() as pool if pool.url.get_backend_name() in _MYSQL:
+            return mysql_pool_database(pool, connections, prefix=name, clock=clock)
         case RawPool() as pool:
             return pool_database(pool, connections, schema=name, clock=clock)
         case Engine() as engine if engine.dialect.name in _MYSQL:

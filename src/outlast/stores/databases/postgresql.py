@@ -18,7 +18,7 @@ from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.notifications import Notifications, asyncpg_ear, psycopg_ear
 from outlast.stores.databases.pooled_road import PooledRoad
 from outlast.stores.databases.postgres_reset import reset_blocking
-from outlast.stores.databases.raw_pools import BlockingPoolRoad, PoolRoad, RawPool
+from outlast.stores.databases.raw_pools import BlockingPoolRoad, PoolRoad, RawPool, acquired_from
 from outlast.stores.databases.roads import BlockingRoad, Road
 from outlast.stores.databases.sqlalchemy_roads import AsyncEngineRoad, EngineRoad, Limits, OnThreads
 from outlast.stores.databases.wire import Wire
@@ -106,7 +106,7 @@ def pool_database(raw: RawPool, options: ConnectionOptions, *, schema: str, cloc
         blocking: BlockingRoad = BlockingPoolRoad(basis.dialect, raw.pool, wire)
         road: Road = OnThreads(blocking)
     else:
-        road = PoolRoad(basis.dialect, raw.pool, wire)
+        road = PoolRoad(basis.dialect, acquired_from(raw.pool), wire)
         blocking = EngineRoad(basis.dialect, connector.blocking_engine, disposes=True, limits=_limits(connector))
     return SqlDatabase(
         basis,

@@ -1,4 +1,4 @@
-"""Pools of the application's own drivers, asyncpg's and psycopg's: what they lead to, and the roads over them."""
+"""Pools of the application's own drivers: what they lead to, and the roads over them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import URL, make_url
 
@@ -15,7 +15,7 @@ from outlast.errors import InvalidArgument
 from outlast.model.connections import Credentials, ProvideCredentials
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import pump, pump_awaiting
-from outlast.stores.databases import psycopg_statements
+from outlast.stores.databases import mysql_pool, psycopg_statements
 from outlast.stores.databases.loaded import is_a
 from outlast.stores.databases.peeking import first_statement
 from outlast.stores.databases.roads import OutcomeUnknown
@@ -23,6 +23,7 @@ from outlast.stores.databases.wire import OpenTransaction, Wire
 from outlast.stores.dialects.base import Dialect, Trouble
 
 T = TypeVar("T")
+Acquire: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 _NO_URL: Final = (
     "This pool does not say where its connections lead, and outlast needs some of its own beside them. Give it the URL as "
     "its database, with connections=ConnectionOptions(credentials=...) where passwords change."
@@ -33,8 +34,8 @@ _LOCAL: Final = frozenset({"autocommit", "prepare_threshold", "context", "row_fa
 
 @dataclass(frozen=True, slots=True)
 class RawPool:
-    """A pool of the application's, and where connections of ours lead to the same place. `more` is asyncpg's, and has no
-    form in a URL."""
+    """A pool of the application's, and where connections of ours lead to the same place. `more` is what has
+    no form in a URL."""
 
     pool: Any
     url: URL
@@ -51,19 +52,26 @@ def raw_pool(target: object) -> RawPool | None:
         return RawPool(target, _url_of_psycopg(target))
     if is_a(target, "psycopg_pool", "ConnectionPool"):
         return RawPool(target, _url_of_psycopg(target), is_blocking=True)
-    return None
+    place = mysql_pool.place_of(target)
+    if place is None:
+        return None
+    if place.url.host is None:
+        raise InvalidArgument(_NO_URL)
+    return RawPool(target, place.url, more={"tls": place.tls})
+
+
+def acquired_from(pool: Any) -> Acquire:  # noqa: ANN401 - asyncpg's or psycopg's
+    """Return what gives a connection of the pool's that begins no transaction by itself."""
+    return pool.acquire if is_a(pool, "asyncpg.pool", "Pool") else lambda: _lent(pool)
 
 
 class PoolRoad:
     """Awaiting callers over the application's pool, which belongs to the application's event loop."""
 
-    def __init__(self, dialect: Dialect, pool: object, wire: Wire) -> None:
+    def __init__(self, dialect: Dialect, acquire: Acquire, wire: Wire) -> None:
         self._dialect = dialect
         self._wire = wire
-        source: Any = pool
-        self._acquire: Callable[[], AbstractAsyncContextManager[Any]] = (
-            source.acquire if is_a(pool, "asyncpg.pool", "Pool") else lambda: _lent(source)
-        )
+        self._acquire = acquire
 
     async def transact(self, make: MakeOp[T], *, timeout: float) -> T:
         may_be_committed = False

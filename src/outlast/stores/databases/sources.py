@@ -12,6 +12,7 @@ from typing import Any, Final
 from outlast.errors import InvalidArgument
 from outlast.ports.transactions import Transactions
 from outlast.stores.databases.loaded import is_a
+from outlast.stores.databases.mysql_pool import begun
 
 _ASYNCIO: Final = "sqlalchemy.ext.asyncio"
 _BLOCKING: Final = (("sqlalchemy.orm", "sessionmaker"), ("sqlalchemy", "Engine"))
@@ -27,8 +28,8 @@ _SESSIONS: Final = (
 def transactions_of(option: object, target: object, own: Transactions) -> Transactions:
     """Return where the transactions of steps come from.
 
-    option: what the application passed: an Engine, a sessionmaker, their awaiting twins, a pool of asyncpg or psycopg, or a
-        function whose result is entered for a session or connection and commits at its end. None: the engine or pool that
+    option: what the application passed: an Engine, a sessionmaker, their awaiting twins, a driver's pool, or a function
+        whose result is entered for a session or connection and commits at its end. None: the engine or pool that
         `target`, the app's database, may be, and `own` transactions where it is none, or for the other colour.
     """
     if option is None:
@@ -57,6 +58,8 @@ def _known(option: object) -> Transactions | None:
         return Transactions(awaiting=partial(_awaited, pool.acquire), is_sure=True)
     if is_a(option, "psycopg_pool", "AsyncConnectionPool"):
         return Transactions(awaiting=partial(_awaited, pool.connection), is_sure=True)
+    if any(is_a(option, f"{module}.pool", "Pool") for module in ("asyncmy", "aiomysql")):
+        return Transactions(awaiting=partial(begun, pool), is_sure=True)
     if is_a(option, "psycopg_pool", "ConnectionPool"):
         return Transactions(blocking=partial(_blocking, pool.connection), is_sure=True)
     return None
@@ -83,8 +86,8 @@ def _made_by(option: Any) -> Transactions:  # noqa: ANN401 - whatever an applica
     if not callable(option):
         raise InvalidArgument(
             f"transactions= is {option!r}. Pass a sessionmaker or an Engine of SQLAlchemy, awaiting or not, a pool of "
-            "asyncpg or psycopg, or a function whose result is entered with `with` or `async with`, gives a session or "
-            "connection, and commits at its end."
+            "asyncpg, psycopg, asyncmy or aiomysql, or a function whose result is entered with `with` or `async with`, "
+            "gives a session or connection, and commits at its end."
         )
     begin: Any = option
     written = inspect.unwrap(begin)
