@@ -214,9 +214,10 @@ class Flusher:
         if len(self._beside) < _BESIDE and not self._is_closed:
             task = self._loop.create_task(self._flush_aside(), name="outlast-flush-aside", context=self._context)
             self._beside.add(task)
-            task.add_done_callback(self._beside.discard)
 
     async def _flush_aside(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while self._aside and os.getpid() == self._pid:
                 if self._aside[0].is_held_up:
@@ -225,6 +226,10 @@ class Flusher:
                     await self._try(self._aside.popleft())
         except LeaseLost:
             self._lose()
+        finally:
+            self._beside.discard(
+                task
+            )  # Here, so that whoever is set aside in this pass of the loop gets a task of its own.
 
     async def _try(self, group: _Group) -> None:
         self._tried.append(group)

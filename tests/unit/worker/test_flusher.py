@@ -392,3 +392,21 @@ async def test_no_more_than_four_wait_for_locks_at_once() -> None:
     asked[0].answer.set_result(flushed())
     assert [write.id for write in (await database.next_asked("flush")).batch.writes] == ["w4"]
     flusher.abandon()
+
+
+async def test_who_is_set_aside_while_the_last_tries_end_is_tried_too() -> None:
+    database = FakeDatabase()
+    flusher = make(database)
+    first = [waiting(f"w{number}", flusher, f"topic {number}") for number in range(4)]
+    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    tries = [await database.next_asked("flush") for _ in range(4)]
+    second = [waiting(f"v{number}", flusher, f"line {number}") for number in range(2)]
+    busy_again = await database.next_asked("flush")
+
+    for one in tries:
+        one.answer.set_result(flushed())
+    busy_again.answer.set_exception(DatabaseBusy("others have it"))
+    for _ in range(2):
+        (await database.next_asked("flush")).answer.set_result(flushed())
+    await passes()
+    assert [writer.told for writer in first + second] == [["written"]] * 6
