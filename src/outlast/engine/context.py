@@ -98,6 +98,9 @@ class Context:
         signatures.check_callable(function, f"The function of step {name!r}")
         if isinstance(function, DeclaredStep):
             self._host.refuse(f"{function!r} is a step already: call it, as in `await charge.named({name!r})(order)`.")
+        signatures.check_takes(
+            function, 1, what=f"The function of step {name!r} takes its StepContext, as `lambda s: ...` does"
+        )
         chosen = PLAIN if compensate is None and not options else step_options(compensate, **options)
         shape = shape_of(signatures.result_type(function))
         return await self._host.ask_step(
@@ -166,7 +169,9 @@ class Context:
             chosen = replace(chosen, undo=undo_in_transaction(compensate))
         shape, is_awaited = shape_of(signatures.result_type(function)), signatures.is_awaited(function)
         return await self._host.ask_step(
-            StepRequest(self._name(name), in_transaction(function), is_awaited, shape, chosen, is_transactional=True)
+            StepRequest(
+                self._name(name), in_transaction(function, name), is_awaited, shape, chosen, is_transactional=True
+            )
         )
 
     # Waiting.

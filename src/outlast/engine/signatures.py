@@ -6,8 +6,9 @@ import asyncio
 import functools
 import inspect
 import sys
+import types
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -42,6 +43,37 @@ def check_callable(function: object, what: str) -> None:
     written = underlying(function)
     if inspect.isgeneratorfunction(written) or inspect.isasyncgenfunction(written):
         raise DefinitionError(f"{what} must return its result; {written.__qualname__} yields. Return a list instead.")
+
+
+def check_takes(function: Callable[..., Any], *numbers: int, what: str) -> None:
+    """Raise DefinitionError for what takes none of these numbers of arguments: found before there is an effect."""
+    if not any(_takes(function, number) for number in numbers):
+        raise DefinitionError(f"{what}; {name_of(function)} cannot be called so.")
+
+
+def fits(function: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Tell whether a function can be called with these arguments; True where its parameters are not known."""
+    try:
+        # What a decorator hands on to what it wraps is its own affair.
+        signature = _signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _takes(function: Callable[..., Any], number: int) -> bool:
+    if isinstance(function, types.MethodType):
+        return _takes(function.__func__, number + 1)
+    if type(function) is types.FunctionType and not function.__code__.co_kwonlyargcount:
+        # As below, without the time that it takes: this is asked of every call of `ctx.step`.
+        code = function.__code__
+        least = code.co_argcount - len(function.__defaults__ or ())
+        return least <= number and (number <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS))
+    return fits(function, [None] * number, {})
 
 
 def name_of(function: Callable[..., Any]) -> str:

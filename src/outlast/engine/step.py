@@ -30,7 +30,7 @@ from outlast.engine import signatures
 from outlast.engine.frames import StepFrame, current_step, inside
 from outlast.engine.host import StepOptions, StepRequest, Undo, current_host, to_be_awaited
 from outlast.engine.stepcontext import CompensationContext, StepContext
-from outlast.errors import DefinitionError, InvalidArgument
+from outlast.errors import DefinitionError, InvalidArgument, NonRetryable
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
 from outlast.model.options import OnCancel, Retry, RetryOption, retry_policy
@@ -98,6 +98,8 @@ def _policy(name: str, option: RetryOption) -> Retry | None:
 def undo_by(function: Callable[..., Any]) -> Undo:
     """Check a compensation's function."""
     signatures.check_callable(function, "A compensation")
+    # One argument more where it is a method.
+    signatures.check_takes(function, 2, 3, what="A compensation takes a CompensationContext and the step's result")
     return Undo(function, signatures.is_awaited(function))
 
 
@@ -138,6 +140,19 @@ class StepDefinition:
             return self.function(*filled, **kwargs)
         before, after = filled[: self.context_at], filled[self.context_at :]
         return self.function(*before, context, *after, **kwargs)
+
+    def performed(self, context: StepContext, filled: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Call the function for a run, which tries again after an error: but not after a call that can never succeed."""
+        try:
+            return self.called(context, filled, kwargs)
+        except TypeError as error:
+            given = filled if self.context_at is None else (*filled, context)
+            if signatures.fits(self.function, given, kwargs):
+                raise
+            raise NonRetryable(
+                f"The step's function cannot be called with the arguments of this call: {error}. Nothing was done, and it "
+                "is not tried again."
+            ) from error
 
     def undo_with(self, undo: Undo, name: str) -> None:
         """Declare what undoes the step."""
@@ -232,7 +247,7 @@ class Step(DeclaredStep[P, R]):
         definition = self._definition
 
         def perform(context: StepContext) -> object:
-            return self._called(context, args, kwargs)
+            return definition.performed(context, (*self._bound, *args), kwargs)
 
         options = definition.options_of(self._bound) if self._bound else definition.options
         return StepRequest(self.name, perform, definition.is_awaited, definition.shape, options)

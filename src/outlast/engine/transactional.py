@@ -83,7 +83,7 @@ class TransactionalStep(DeclaredStep[P, R], Generic[T, P, R]):
         definition = self._definition
 
         def perform(context: StepContext, tx: object) -> object:
-            return self._called(context, tx, args, kwargs)
+            return definition.performed(context, (*self._bound, tx, *args), kwargs)
 
         options = definition.options_of(self._bound)
         return StepRequest(
@@ -225,14 +225,24 @@ def transactional_step(
 def undo_in_transaction(function: Callable[..., Any]) -> Undo:
     """Check a compensation that is given a transaction."""
     signatures.check_callable(function, "A compensation")
+    # One argument more where it is a method.
+    signatures.check_takes(
+        function, 3, 4, what="A compensation takes its transaction, a CompensationContext and the step's result"
+    )
     return Undo(function, signatures.is_awaited(function), is_transactional=True)
 
 
-def in_transaction(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_transaction(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return what calls a function handed to `ctx.transaction`: with the transaction, and the context if it asks for one.
 
     It asks by a second parameter that nobody else would fill.
     """
+    signatures.check_takes(
+        function,
+        1,
+        2,
+        what=f"The function of transaction {name!r} takes its transaction, and its StepContext if it likes",
+    )
     second = signatures.positional(function)[1:2]
     asks = any(parameter.default is parameter.empty for parameter in second) or context_position(function) == 1
 
