@@ -56,7 +56,8 @@ async def note(connection: Any, number: int) -> int:
 
 @workflow("doubling")
 async def doubling(ctx: Context, number: int) -> int:
-    return await note(await double(number))
+    noted: int = await note(await double(number))
+    return noted
 
 
 @asynccontextmanager
@@ -165,6 +166,10 @@ async def test_both_colours_are_there(driver: str, mysqlish_url: str) -> None:
 SHOWN = "select @@session.innodb_lock_wait_timeout, @@session.autocommit, {}"
 
 
+async def _started(database: SqlDatabase, run_id: str) -> None:
+    await database.run(lambda: database.store.start([new_run(run_id)]))
+
+
 @driven
 @pytest.mark.parametrize("autocommit", [False, True])
 async def test_a_pool_gets_its_connections_back_as_they_were(
@@ -181,7 +186,7 @@ async def test_a_pool_gets_its_connections_back_as_they_were(
         database = open_database(pool)
         await _migrated(database)
         for number in range(3):
-            await database.run(lambda number=number: database.store.start([new_run(f"r{number}")]))
+            await _started(database, f"r{number}")
             with pytest.raises(LookupError):
                 await database.run(raising)
 

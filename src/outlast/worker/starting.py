@@ -69,14 +69,14 @@ class Start:
             kind, what = (
                 (DatabaseBusy, "Other transactions were in the way")
                 if isinstance(why, DatabaseBusy)
-                else (DatabaseUnavailable, "The database did not answer")
+                else (DatabaseUnavailable, "The database could not be used")
             )
-            self.outcome.set_exception(
-                kind(
-                    f"{what} for {_PATIENCE:.0f} s. Whether run {self.run.id!r} is started is not known; start it again "
-                    f"with the same id to find out. The last answer: {why}"
-                )
+            told = kind(
+                f"{what} for {_PATIENCE:.0f} s. The last that was heard: {why} Whether run {self.run.id!r} is started is "
+                "not known; start it again with the same id to find out."
             )
+            told.__cause__ = why
+            self.outcome.set_exception(told)
 
     def _ask(self) -> None:
         if not self.outcome.done():
