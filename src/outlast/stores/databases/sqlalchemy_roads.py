@@ -206,7 +206,7 @@ def execute(connection: Connection, statement: Statement) -> Result:
     """Execute one statement on an SQLAlchemy connection, ours or a caller's."""
     if connection.dialect.name in _MYSQL and is_long(statement):
         refuse_oversized(statement, connection.execute(_MOST).scalar_one())
-    result = connection.execute(statement.sql, statement.params or None)
+    result = connection.execute(statement.sql, statement.params or None, execution_options=_untranslated(connection))
     if result.returns_rows:
         return Result(result.fetchall(), result.rowcount)
     return Result(affected=result.rowcount)
@@ -216,10 +216,18 @@ async def execute_awaiting(connection: AsyncConnection, statement: Statement) ->
     """Execute one statement on an awaiting SQLAlchemy connection."""
     if connection.dialect.name in _MYSQL and is_long(statement):
         refuse_oversized(statement, (await connection.execute(_MOST)).scalar_one())
-    result = await connection.execute(statement.sql, statement.params or None)
+    options = _untranslated(connection.sync_connection)
+    result = await connection.execute(statement.sql, statement.params or None, execution_options=options)
     if result.returns_rows:
         return Result(result.fetchall(), result.rowcount)
     return Result(affected=result.rowcount)
+
+
+def _untranslated(connection: Connection | None) -> dict[str, None] | None:
+    """Return what has our statements find our tables on a connection that reads other schemas into names: a caller's who
+    has one for each tenant."""
+    is_translated = connection is not None and connection.get_execution_options().get("schema_translate_map")
+    return {"schema_translate_map": None} if is_translated else None
 
 
 _MYSQL: Final = frozenset({"mysql", "mariadb"})
