@@ -26,6 +26,7 @@ from outlast.integrations.django.conf import Config, read_config
 from outlast.integrations.django.database import DjangoDatabase, DjangoSource
 from outlast.integrations.django.steps import StepConnections
 from outlast.integrations.django.tending import Tending
+from outlast.model.options import WorkerOptions
 from outlast.ports.clock import Clock
 
 WORKFLOWS: Final = "workflows"
@@ -98,12 +99,12 @@ class DjangoOutlast(Outlast):
         self._tending = Tending()
         self._django = django
 
-    async def _open(self, *, with_worker: bool) -> None:
+    async def _open(self, *, with_worker: bool, options: WorkerOptions | None = None) -> None:
         home = asyncio.get_running_loop()
         former, self._django.home = self._django.home, home
         self._step_connections.open()
         try:
-            await super()._open(with_worker=with_worker)
+            await super()._open(with_worker=with_worker, options=options)
             if with_worker:
                 self._tending.begin()
         except BaseException:
