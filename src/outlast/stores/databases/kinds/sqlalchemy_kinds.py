@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, MetaData, Table, insert
 from sqlalchemy.exc import UnboundExecutionError
 
 from outlast.errors import NotATransaction
@@ -17,27 +17,30 @@ from outlast.stores.databases.sqlalchemy_roads import execute, execute_awaiting
 
 # Looked up, not imported: it asks for greenlet, and whoever has no awaiting engine needs neither.
 _ASYNCIO: Final = "sqlalchemy.ext.asyncio"
+_WRITE: Final = insert(Table("runs", MetaData()))
+"""What a session is asked with which connection it sends a write on."""
 
 
 def _session(tx: object) -> Transaction | None:
     is_registry = is_a(tx, "sqlalchemy.orm", "scoped_session")
     if is_registry or is_a(tx, "sqlalchemy.orm", "Session"):
         session: Any = _registered(tx) if is_registry else tx
+        bind = _bind_of(session, session)
 
         def enter() -> Execute:
-            return _entered(session.connection(), told(tx))
+            return _entered(session.connection(bind_arguments={"bind": bind}), told(tx))
 
-        engine = _engine_of(session)
-        return BlockingTransaction(told(tx), engine.dialect.name, engine, enter)
+        return BlockingTransaction(told(tx), bind.dialect.name, bind.engine, enter)
     is_registry = is_a(tx, _ASYNCIO, "async_scoped_session")
     if is_registry or is_a(tx, _ASYNCIO, "AsyncSession"):
         awaiting: Any = _registered(tx) if is_registry else tx
+        awaited_bind = _bind_of(awaiting.sync_session, awaiting)
 
         async def enter_awaiting() -> ExecuteAwaiting:
-            return _entered_awaiting(await awaiting.connection(), told(tx))
+            connection = await awaiting.connection(bind_arguments={"bind": awaited_bind})
+            return _entered_awaiting(connection, told(tx))
 
-        engine = _engine_of(awaiting)
-        return AwaitingTransaction(told(tx), engine.dialect.name, engine, enter_awaiting)
+        return AwaitingTransaction(told(tx), awaited_bind.dialect.name, awaited_bind.engine, enter_awaiting)
     return None
 
 
@@ -75,15 +78,21 @@ def _registered(tx: object) -> object:
     return session
 
 
-def _engine_of(session: Any) -> Engine:  # noqa: ANN401 - a session of either colour
+def _bind_of(session: Any, given: object) -> Engine | Connection:  # noqa: ANN401 - a Session, of whatever class
+    """Return what a session sends a write of outlast's to. One that routes chooses by the statement, or by whether it is
+    flushing: a connection for reads would be another transaction than that of the caller's rows."""
+    is_flushing = session._flushing  # noqa: SLF001 - SQLAlchemy's documentation has those who route look at it
+    session._flushing = True  # noqa: SLF001
     try:
-        engine: Engine = session.get_bind().engine
+        bind: Engine | Connection = session.get_bind(clause=_WRITE)
     except UnboundExecutionError as error:
         raise NotATransaction(
-            f"tx= is {told(session)} that is bound to no one database. Pass its connection to the one that holds "
+            f"tx= is {told(given)} that is bound to no one database. Pass its connection to the one that holds "
             "outlast's tables, such as `session.connection(bind_arguments={...})`."
         ) from error
-    return engine
+    finally:
+        session._flushing = is_flushing  # noqa: SLF001
+    return bind
 
 
 def _entered(connection: Connection, what: str) -> Execute:
