@@ -371,7 +371,8 @@ def _run_timeout(workflow: Workflow[Any, Any], timeout: Duration | None) -> int 
 def _listed(values: object, what: str) -> list[Any]:
     shown = reprlib.repr(values)
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-        return list(cast("Iterable[Any]", values))
+        items: Iterable[Any] = values
+        return list(items)
     raise InvalidArgument(f"{what} must be a list, one item for each run; {shown} is not.")
 
 
