@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from outlast.client.calls import MISSING, Call, Calls, Message, Start
 from outlast.client.identity import derived
-from outlast.errors import DefinitionError, InvalidArgument
+from outlast.errors import DefinitionError, InvalidArgument, OutlastError
 from outlast.events.fitting import name_of_type
 from outlast.events.handlers import Handler, Handlers
 from outlast.events.routes import PlannedSignal, PlannedStart, Route, Routes
@@ -126,9 +127,10 @@ class Publishing:
 
     def _start(self, planned: PlannedStart) -> Start:
         value = planned.given[0] if planned.given else MISSING
-        return self._calls.start(
-            planned.workflow.name, value, id=planned.id, timeout=None, priority=planned.priority, version=None
-        )
+        with _told(planned.by):
+            return self._calls.start(
+                planned.workflow.name, value, id=planned.id, timeout=None, priority=planned.priority, version=None
+            )
 
     def _messages(self, planned: Sequence[PlannedSignal], id: str | None) -> Iterator[Message]:
         unnamed: Counter[str] = Counter()
@@ -139,7 +141,11 @@ class Publishing:
                 name = one.signal.name
                 unnamed[name] += 1
                 signal_id = id if unnamed[name] == 1 else derived(id, f"signal {name}", unnamed[name])
-            yield self._calls.message(one.signal, one.given[0] if one.given else MISSING, key=one.key, id=signal_id)
+            with _told(one.by):
+                message = self._calls.message(
+                    one.signal, one.given[0] if one.given else MISSING, key=one.key, id=signal_id
+                )
+            yield message
 
     def _warn_of_nothing(self, event: type, route: Route) -> None:
         if route.starts or route.signals or event in self._warned or self.handlers.of(event):
@@ -164,6 +170,16 @@ def refuse_awaitable(given: object) -> None:
         "A handler of app.on gave something to await, which a blocking publish cannot do. What the event does to "
         "workflows is written. Make the handler a plain function, or use `await app.publish(...)`."
     )
+
+
+@contextmanager
+def _told(by: object) -> Generator[None]:
+    """Have what is wrong with a start or a signal say which mapping made it."""
+    try:
+        yield
+    except OutlastError as error:
+        error.add_note(f"It is what {by} made of an event that was published; nothing was written.")
+        raise
 
 
 def _call_of(handler: Handler, event: object) -> Callable[[], object]:

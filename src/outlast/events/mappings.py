@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, is_typeddict,
 
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow, workflow_of
-from outlast.errors import DefinitionError
+from outlast.errors import DefinitionError, InvalidName, ValueNotStorable
 from outlast.events.fitting import fits, name_of_type
+from outlast.model import ids
 from outlast.model.options import priority as checked_priority
 from outlast.model.signal import Signal
 
@@ -30,7 +31,7 @@ class StartsOn:
     """An event of this type starts the workflow. Without `input` the event is the input, if the workflow takes one."""
 
     event: type
-    id: Callable[[Any], object]
+    id: Callable[[Any], object] | str
     input: Callable[[Any], object] | None
     priority: Callable[[Any], int] | int
 
@@ -45,8 +46,8 @@ class SignalsOn:
     event: type
     signal: Signal[Any]
     key: Callable[[Any], object] | str | None
-    id: Callable[[Any], object] | None
-    payload: Callable[[Any], object] | None
+    id: Callable[[Any], object] | str | None
+    payload: object
 
     def __str__(self) -> str:
         return f"@signals_on({name_of_type(self.event)})"
@@ -106,22 +107,23 @@ class SignalsDecorator(Protocol):
 
 @overload
 def starts_on(
-    event: type[E], *, id: Callable[[E], str], priority: Callable[[E], int] | int = 0
+    event: type[E], *, id: Callable[[E], str] | str, priority: Callable[[E], int] | int = 0
 ) -> StartsWithEventDecorator[E]: ...
 @overload
 def starts_on(
-    event: type[E], *, id: Callable[[E], str], input: Callable[[E], I], priority: Callable[[E], int] | int = 0
+    event: type[E], *, id: Callable[[E], str] | str, input: Callable[[E], I], priority: Callable[[E], int] | int = 0
 ) -> StartsDecorator[I]: ...
 def starts_on(
     event: type[Any],
     *,
-    id: Callable[[Any], object],
+    id: Callable[[Any], object] | str,
     input: Callable[[Any], object] | None = None,
     priority: Callable[[Any], int] | int = 0,
 ) -> object:
     """Start the workflow on which this stands whenever `app.publish` is given an event of this type.
 
-    id: makes the run's id of the event, so that an event published twice finds the run that its first time started.
+    id: makes the run's id of the event, so that an event published twice finds the run that its first time started. Or the
+        id itself: then all events of this type mean one run, which the first of them starts.
     input: makes the run's input; default the event itself, or nothing for a workflow without an input.
     priority: as with `Outlast.start`, or a function of the event. Default 0.
 
@@ -142,7 +144,7 @@ def starts_on(
     """
     mapping = StartsOn(event, id, input, priority)
     _check_event(mapping, event)
-    _check_function(mapping, "id", id)
+    _check_text(mapping, "id", id, ids.run_id)
     if input is not None:
         _check_function(mapping, "input", input)
     if callable(priority):
@@ -157,9 +159,9 @@ def signals_on(
     event: type[E],
     *,
     signal: Signal[P],
-    payload: Callable[[E], P],
+    payload: Callable[[E], P] | P,
     key: Callable[[E], str | None] | str | None = None,
-    id: Callable[[E], str | None] | None = None,
+    id: Callable[[E], str | None] | str | None = None,
 ) -> SignalsDecorator: ...
 @overload
 def signals_on(
@@ -167,7 +169,7 @@ def signals_on(
     *,
     signal: Signal[None],
     key: Callable[[E], str | None] | str | None = None,
-    id: Callable[[E], str | None] | None = None,
+    id: Callable[[E], str | None] | str | None = None,
 ) -> SignalsDecorator: ...
 @overload
 def signals_on(
@@ -175,22 +177,24 @@ def signals_on(
     *,
     signal: Signal[E],
     key: Callable[[E], str | None] | str | None = None,
-    id: Callable[[E], str | None] | None = None,
+    id: Callable[[E], str | None] | str | None = None,
 ) -> SignalsDecorator: ...
 def signals_on(
     event: type[Any],
     *,
     signal: Signal[Any],
-    payload: Callable[[Any], object] | None = None,
+    payload: object = None,
     key: Callable[[Any], object] | str | None = None,
-    id: Callable[[Any], object] | None = None,
+    id: Callable[[Any], object] | str | None = None,
 ) -> object:
     """Send a signal, for the workflow on which this stands, whenever `app.publish` is given an event of this type.
 
-    payload: makes the signal's payload of the event; default the event itself, or nothing for a signal without a payload.
+    payload: the signal's payload, or a function of the event that makes it; default the event itself, or nothing for a
+        signal without a payload.
     key: the signal's key, or a function that makes it; default none.
-    id: makes the signal's id, under which it is stored once however often the event is published. Default: the id given to
-        `publish`, else a new one; inside a step one that every attempt of the step makes again.
+    id: makes the signal's id, under which it is stored once however often the event is published. Or the id itself: then
+        only the first event of this type sends it. Default: the id given to `publish`, else a new one; inside a step one
+        that every attempt of the step makes again.
 
     The signal reaches whichever runs wait for its name and key. Several versions of a workflow send it once, and must agree
     on its payload, key and id. Otherwise as `starts_on`.
@@ -211,9 +215,12 @@ def signals_on(
     """
     mapping = SignalsOn(event, signal, key, id, payload)
     _check_event(mapping, event)
-    for option, function in (("payload", payload), ("key", None if isinstance(key, str) else key), ("id", id)):
-        if function is not None:
-            _check_function(mapping, option, function)
+    if key is not None:
+        _check_text(mapping, "key", key, ids.signal_key)
+    if id is not None:
+        _check_text(mapping, "id", id, ids.dedupe_id)
+    if callable(payload):
+        _check_function(mapping, "payload", payload)
     _check_signal(mapping, signal)
     _check_payload(mapping)
     return functools.partial(_declared, mapping)
@@ -262,12 +269,25 @@ def _check_event(mapping: Mapping, event: object) -> None:
 
 def _check_function(mapping: Mapping, option: str, function: object) -> None:
     if not callable(function):
-        raise DefinitionError(f"{mapping}: {option}= is a function of the event; {function!r} is not.")
+        raise DefinitionError(
+            f"{mapping}: {option}= is a function of the event; {function!r} is not. For what is the same with every event "
+            f"write {option}=lambda event: ... and that."
+        )
     if signatures.is_awaited(function):
         raise DefinitionError(
             f"{mapping}: {option}= must be a plain function of the event; {signatures.name_of(function)} is awaited. "
             "Look up what is needed before the event is published, or in a step."
         )
+
+
+def _check_text(mapping: Mapping, option: str, given: object, check: Callable[[str], object]) -> None:
+    """Refuse what is neither a text that may be used, nor a function that makes one."""
+    if not isinstance(given, str):
+        return _check_function(mapping, option, given)
+    try:
+        check(given)
+    except InvalidName as error:
+        raise DefinitionError(f"{mapping}: {option}= cannot be used. {error}") from error
 
 
 def _check_signal(mapping: Mapping, signal: object) -> None:
@@ -282,10 +302,16 @@ def _check_payload(mapping: SignalsOn) -> None:
         raise DefinitionError(f"{mapping}: {mapping.signal!r} has no payload, but payload= is given.")
     if wanted is None:
         return
+    if mapping.payload is not None and not callable(mapping.payload):
+        try:
+            mapping.signal.shape.encode(mapping.payload, f"payload of signal {mapping.signal.name!r}")
+        except ValueNotStorable as error:
+            raise DefinitionError(f"{mapping}: payload= cannot be used. {error}") from error
+        return
     given = mapping.event if mapping.payload is None else signatures.result_type(mapping.payload)
     if not fits(given, wanted):
         made = "the event itself" if mapping.payload is None else f"what {signatures.name_of(mapping.payload)} returns"
         raise DefinitionError(
             f"{mapping}: the payload of signal {mapping.signal.name!r} is {name_of_type(wanted)}; {made} is "
-            f"{name_of_type(given)}. Pass payload=, a function of the event that makes it."
+            f"{name_of_type(given)}. Pass payload=, a function of the event that makes it, or the payload itself."
         )

@@ -8,9 +8,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow
-from outlast.errors import DefinitionError, InvalidArgument
+from outlast.errors import DefinitionError
 from outlast.events.fitting import fits, name_of_type
 from outlast.events.mappings import Mapping, SignalsOn, StartsOn
+from outlast.model import ids
+from outlast.model.options import priority as checked_priority
 from outlast.model.signal import Signal
 
 M = TypeVar("M", StartsOn, SignalsOn)
@@ -18,22 +20,24 @@ M = TypeVar("M", StartsOn, SignalsOn)
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """A run to start. `given` holds its input; it is empty for a workflow without one."""
+    """A run to start. `given` holds its input; it is empty for a workflow without one. `by` is what planned it."""
 
     workflow: Workflow[Any, Any]
     id: str
     given: tuple[object, ...]
     priority: int
+    by: object
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSignal:
-    """A signal to send. `given` holds its payload; it is empty for a signal without one."""
+    """A signal to send. `given` holds its payload; it is empty for a signal without one. `by` as of a start."""
 
     signal: Signal[Any]
     key: str | None
     id: str | None
     given: tuple[object, ...]
+    by: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,22 @@ class _Mapped(Generic[M]):
     workflow: Workflow[Any, Any]
     mapping: M
 
-    def made(self, option: str, function: Callable[[Any], object], event: object) -> object:
-        """Return what the application's function makes of an event. What it raises says where it came from."""
+    def made(
+        self, option: str, given: object, event: object, check: Callable[[Any], object] = lambda made: made
+    ) -> object:
+        """Return what the application's function makes of an event, or the value that it gave instead of one.
+
+        What the function raises, and what is wrong with what it made, says where it came from.
+        """
+        if not callable(given):
+            return given  # checked where it was declared
         try:
-            return function(event)
+            made = given(event)
+            check(made)
         except Exception as error:
             error.add_note(f"It came from {option}= of {self}, when one was published; nothing was written.")
             raise
+        return made
 
     def __str__(self) -> str:
         workflow = self.workflow
@@ -147,33 +160,24 @@ def _nearest(event: type, by_event: dict[type, _Mapped[M]]) -> _Mapped[M] | None
 
 def _planned_start(mapped: _Mapped[StartsOn], event: object) -> PlannedStart:
     mapping, workflow = mapped.mapping, mapped.workflow
-    run_id = mapped.made("id", mapping.id, event)
-    if not isinstance(run_id, str):
-        raise InvalidArgument(f"id= of {mapped} made {run_id!r}, which is no run id: it has to be a text.")
-    priority = mapped.made("priority", mapping.priority, event) if callable(mapping.priority) else mapping.priority
+    run_id = mapped.made("id", mapping.id, event, ids.run_id)
+    priority = mapped.made("priority", mapping.priority, event, checked_priority)
     if mapping.input is not None:
         given: tuple[object, ...] = (mapped.made("input", mapping.input, event),)
     else:
         given = (event,) if workflow.has_input else ()
-    # A priority that was made is checked with the start.
-    return PlannedStart(workflow, run_id, given, cast("int", priority))
+    return PlannedStart(workflow, cast("str", run_id), given, cast("int", priority), mapped)
 
 
 def _planned_signal(mapped: _Mapped[SignalsOn], event: object) -> PlannedSignal:
     mapping = mapped.mapping
-    key = mapped.made("key", mapping.key, event) if callable(mapping.key) else mapping.key
-    signal_id = None if mapping.id is None else mapped.made("id", mapping.id, event)
+    key = mapped.made("key", mapping.key, event, ids.signal_key)
+    signal_id = mapped.made("id", mapping.id, event, lambda made: None if made is None else ids.dedupe_id(made))
     if mapping.payload is not None:
         given: tuple[object, ...] = (mapped.made("payload", mapping.payload, event),)
     else:
         given = () if mapping.signal.payload is None else (event,)
-    return PlannedSignal(mapping.signal, _text(key, "key", mapped), _text(signal_id, "id", mapped), given)
-
-
-def _text(made: object, option: str, mapped: _Mapped[SignalsOn]) -> str | None:
-    if made is None or isinstance(made, str):
-        return made
-    raise InvalidArgument(f"{option}= of {mapped} made {made!r}; it has to be a text or None.")
+    return PlannedSignal(mapping.signal, cast("str | None", key), cast("str | None", signal_id), given, mapped)
 
 
 def _is_repeated(

@@ -74,6 +74,16 @@ async def above(ctx: Context, order: Order) -> int:
 assert_type(above, Workflow[Order, int])
 
 
+@workflow("values")
+@starts_on(OrderPlaced, id="the-only-one", input=lambda event: event.order)
+@signals_on(OrderDelivered, signal=delivered, key="all", id="once", payload="it came")
+async def values(ctx: Context, order: Order) -> int:
+    return 1
+
+
+assert_type(values, Workflow[Order, int])
+
+
 @workflow("below")
 @starts_on(OrderPlaced, id=lambda event: event.order.id, input=lambda event: event.order, priority=1)
 @signals_on(OrderDelivered, signal=arrived, key="all")

@@ -27,12 +27,15 @@ starts_on(OrderPlaced)  # refused: an id is missing
 starts_on("order.placed", id=lambda event: "7")  # refused: a type, not a name
 starts_on(OrderPlaced, id=lambda event: 7)  # refused: an id is a text
 starts_on(OrderPlaced, id=lambda event: event.number)  # refused: the event has no number
-starts_on(OrderPlaced, id="order-7")  # refused: a function of the event
+starts_on(OrderPlaced, id=7)  # refused: an id is a text
+starts_on(OrderPlaced, id="order-7", input="express")  # refused: a function of the event
 starts_on(OrderPlaced, id=lambda event: event.order, priority="high")  # refused: a number
 starts_on(OrderPlaced, id=lambda event: event.order, input=lambda event: event.number)  # refused: the event has no number
 signals_on(OrderDelivered, signal=delivered)  # refused: the event is no text
 signals_on(OrderDelivered, signal="delivered")  # refused: the declared signal, not its name
 signals_on(OrderDelivered, signal=delivered, payload=lambda event: event.grams)  # refused: the payload is a text
+signals_on(OrderDelivered, signal=delivered, payload=lambda event: event.pounds)  # refused: the event has no pounds
+signals_on(OrderDelivered, signal=delivered, payload=7)  # refused: the payload is a text
 signals_on(OrderDelivered, signal=poked, key=lambda event: event.grams)  # refused: a key is a text
 signals_on(OrderDelivered, signal=poked, id=lambda event: event.grams)  # refused: an id is a text
 signals_on(OrderDelivered, signal=poked, key=7)  # refused: a key is a text

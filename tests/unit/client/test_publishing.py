@@ -12,7 +12,7 @@ from outlast.client.catalog import Catalog
 from outlast.client.publishing import Publishing
 from outlast.engine.context import Context
 from outlast.engine.definition import workflow
-from outlast.errors import InvalidName
+from outlast.errors import InvalidName, ValueNotStorable
 from outlast.events.mappings import mappings_of, signals_on, starts_on
 from outlast.events.routes import Routes
 from outlast.model.signal import Signal
@@ -55,6 +55,25 @@ def test_a_lone_start_is_told_from_all_else(room: Publishing) -> None:
     assert lone.run.id == "o-1"
     for events in ([Placed("o-1"), Placed("o-2")], [Placed("o-1"), Poked("o-1")], [Poked("o-1")], [7]):
         assert room.plan(events, id=None).lone_start is None
+
+
+def test_what_cannot_be_stored_says_which_mapping_made_it() -> None:
+    shouted = Signal("shouted", str)
+    wrong: Any = lambda event: 7  # noqa: E731
+
+    @starts_on(Placed, id=lambda event: event.order, input=wrong)
+    @signals_on(Poked, signal=shouted, payload=wrong)
+    @workflow("wants-text")
+    async def wants_text(ctx: Context, text: str) -> None: ...
+
+    routes = Routes([(wants_text, mappings_of(wants_text, wants_text))])
+    room = Publishing(Calls(cast("Any", None), Catalog([wants_text])), routes)
+
+    for event, mapping in ((Placed("o-1"), "@starts_on(Placed)"), (Poked("o-1"), "@signals_on(Poked)")):
+        with pytest.raises(ValueNotStorable) as caught:
+            room.plan([event], id=None)
+        (note,) = caught.value.__notes__
+        assert note.startswith(f"It is what {mapping} of workflow 'wants-text' version 1 made of an event")
 
 
 def test_signals_without_an_id_get_one_each_that_no_other_publication_makes(room: Publishing) -> None:

@@ -164,8 +164,9 @@ def test_an_event_type_is_a_class(event: Any) -> None:
 async def awaited(event: object) -> Any: ...
 
 
-@pytest.mark.parametrize("given", ["order-7", 7, awaited])
-@pytest.mark.parametrize("option", ["id", "input"])
+@pytest.mark.parametrize(
+    "option, given", [("id", 7), ("id", None), ("id", awaited), ("input", "7"), ("input", awaited)]
+)
 def test_what_makes_ids_and_inputs_is_a_plain_function(option: str, given: object) -> None:
     options: Any = {"id": order_id, option: given}
 
@@ -173,12 +174,27 @@ def test_what_makes_ids_and_inputs_is_a_plain_function(option: str, given: objec
         starts_on(Placed, **options)
 
 
-@pytest.mark.parametrize("option, given", [("key", 7), ("key", awaited), ("id", "7"), ("payload", "7")])
+@pytest.mark.parametrize("option, given", [("key", 7), ("key", awaited), ("id", 7), ("payload", awaited)])
 def test_what_makes_keys_ids_and_payloads_is_a_plain_function(option: str, given: object) -> None:
     options: Any = {"payload": parcel, option: given}
 
     with pytest.raises(DefinitionError, match=f"{option}= "):
         signals_on(Delivered, signal=delivered, **options)
+
+
+@pytest.mark.parametrize("wrong", ["x" * 256, "a\nb"])
+def test_a_value_that_can_never_be_an_id_or_a_key_is_refused_at_once(wrong: str) -> None:
+    with pytest.raises(DefinitionError, match=r"@starts_on\(Placed\): id= cannot be used. A run id"):
+        starts_on(Placed, id=wrong)
+    with pytest.raises(DefinitionError, match=r"@signals_on\(Placed\): key= cannot be used. A signal key"):
+        signals_on(Placed, signal=poked, key=wrong)
+    with pytest.raises(DefinitionError, match=r"@signals_on\(Placed\): id= cannot be used. A signal id"):
+        signals_on(Placed, signal=poked, id=wrong)
+
+
+def test_an_input_that_is_a_value_is_refused_with_what_to_write() -> None:
+    with pytest.raises(DefinitionError, match=r"with every event write input=lambda event: "):
+        starts_on(Placed, id=order_id, input=cast("Any", "express"))
 
 
 def test_a_priority_that_can_never_be_one_is_refused_at_once() -> None:
@@ -202,6 +218,12 @@ def test_a_payload_that_is_never_the_signals_is_refused_at_once() -> None:
         signals_on(Delivered, signal=cast("Any", delivered))
     with pytest.raises(DefinitionError, match="is str; what wrong_payload returns is int"):
         signals_on(Delivered, signal=cast("Any", delivered), payload=wrong_payload)
+    with pytest.raises(
+        DefinitionError, match=r"@signals_on\(Delivered\): payload= cannot be used. .*signal 'delivered'"
+    ):
+        signals_on(Delivered, signal=cast("Any", delivered), payload=7)
+    with pytest.raises(DefinitionError, match="has no payload, but payload= is given"):
+        signals_on(Delivered, signal=cast("Any", poked), payload="7")
     with pytest.raises(DefinitionError, match="has no payload, but payload= is given"):
         signals_on(Delivered, signal=cast("Any", poked), payload=wrong_payload)
 
@@ -210,6 +232,7 @@ def test_payloads_that_fit_or_cannot_be_judged_are_taken() -> None:
     made = [
         signals_on(Delivered, signal=arrived),
         signals_on(Delivered, signal=delivered, payload=parcel),
+        signals_on(Delivered, signal=delivered, payload="it came"),
         signals_on(Delivered, signal=delivered, payload=lambda event: event.parcel),
         signals_on(Delivered, signal=Signal("anything", object), payload=wrong_payload),
         signals_on(Delivered, signal=poked),

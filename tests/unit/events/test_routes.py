@@ -12,7 +12,7 @@ import pytest
 
 from outlast.engine.context import Context
 from outlast.engine.definition import Workflow, workflow
-from outlast.errors import DefinitionError, InvalidArgument
+from outlast.errors import DefinitionError, InvalidArgument, InvalidName
 from outlast.events.mappings import mappings_of, signals_on, starts_on
 from outlast.events.routes import Routes
 from outlast.model.signal import Signal
@@ -233,15 +233,50 @@ def test_a_run_id_a_key_and_a_signal_id_have_to_be_texts() -> None:
     nothing: Any = lambda event: None  # noqa: E731
     number: Any = lambda event: 7  # noqa: E731
 
-    with pytest.raises(InvalidArgument, match="made None, which is no run id"):
+    with pytest.raises(InvalidName, match=r"(?s)A run id must be a str, not NoneType.*id= of @starts_on\(Placed\)"):
         started(routes(flow("a", starts_on(Placed, id=nothing))), Placed("o-1"))
-    with pytest.raises(InvalidArgument, match=r"key= of .* made 7"):
+    with pytest.raises(InvalidName, match=r"(?s)A signal key must be a str, not int.*key= of @signals_on\(Delivered\)"):
         sent(routes(flow("a", signals_on(Delivered, signal=poked, key=number))), Delivered("o-1"))
-    with pytest.raises(InvalidArgument, match=r"id= of .* made 7"):
+    with pytest.raises(InvalidName, match=r"(?s)A signal id must be a str, not int.*id= of @signals_on\(Delivered\)"):
         sent(routes(flow("a", signals_on(Delivered, signal=poked, id=number))), Delivered("o-1"))
     assert sent(routes(flow("a", signals_on(Delivered, signal=poked, key=nothing, id=nothing))), Delivered("o-1")) == [
         ("poked", None, None, ())
     ]
+
+
+TOO_LONG: Any = lambda event: "x" * 256  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    "mapping, event, option, wrong",
+    [
+        (starts_on(Placed, id=TOO_LONG), Placed("o-1"), "id", "A run id has at most 255 characters"),
+        (starts_on(Placed, id=by_order, priority=TOO_LONG), Placed("o-1"), "priority", "priority is a whole number"),
+        (signals_on(Delivered, signal=poked, key=TOO_LONG), Delivered("o-1"), "key", "A signal key has at most"),
+        (signals_on(Delivered, signal=poked, id=TOO_LONG), Delivered("o-1"), "id", "A signal id has at most"),
+    ],
+)
+def test_what_a_mapping_makes_wrong_says_where_it_came_from(
+    mapping: Any, event: object, option: str, wrong: str
+) -> None:
+    found = routes(flow("wrong", mapping))
+
+    with pytest.raises(InvalidArgument, match=wrong) as caught:
+        (started if isinstance(event, Placed) else sent)(found, event)
+
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"It came from {option}= of @")
+    assert note.endswith("of workflow 'wrong' version 1, when one was published; nothing was written.")
+
+
+def test_ids_keys_and_payloads_may_be_values() -> None:
+    found = routes(
+        flow("one-run", starts_on(Placed, id="the-only-one")),
+        flow("one-signal", signals_on(Delivered, signal=delivered, key="all", id="once", payload="it came")),
+    )
+
+    assert [run_id for _, _, run_id, _, _ in started(found, Placed("o-1"))] == ["the-only-one"]
+    assert sent(found, Delivered("o-1")) == [("delivered", "all", "once", ("it came",))]
 
 
 def make_text(event: Placed) -> str:
