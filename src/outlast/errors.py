@@ -323,6 +323,11 @@ class RetryAfter(OutlastError):
     """Raise it in a step to have the next attempt, if one is left, after `delay` instead of the policy's delay."""
 
     def __init__(self, delay: str | timedelta, message: str = "") -> None:
+        if not isinstance(delay, str | timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
+            raise InvalidDuration(
+                f"RetryAfter(...) takes a text such as '30s' or a timedelta; {delay!r} is of type {type(delay).__name__}. "
+                "A number of seconds is RetryAfter(timedelta(seconds=...))."
+            )
         super().__init__(message or f"try again after {delay}")
         self.delay = delay
 

@@ -45,11 +45,11 @@ def judge(error: BaseException, attempt: int, policy: Retry, entropy: Entropy) -
     failure = failure_of(error)
     if attempt >= policy.attempts or find(error, NonRetryable) is not None:
         return GivenUp(failure)
-    option = "retry_if"
+    option = "Retry(retry_if=...)"
     try:
         if policy.retry_if is not None and not policy.retry_if(error, attempt):
             return GivenUp(failure)
-        option = "delays"
+        option = "Retry(delays=...)" if find(error, RetryAfter) is None else "its RetryAfter(...)"
         return Again(_delay(error, attempt, policy, entropy), failure)
     except Exception as broken:  # noqa: BLE001  the options are the application's code
         return GivenUp(_with_broken_option(failure, option, broken))
@@ -100,5 +100,5 @@ def _growing(policy: Retry, attempt: int) -> int:
 
 def _with_broken_option(failure: Failure, option: str, broken: Exception) -> Failure:
     reason = failure_of(broken)
-    message = f"{failure.message} (it is not tried again, because Retry({option}=...) raised {reason})"
+    message = f"{failure.message} (it is not tried again, because {option} raised {reason})"
     return replace(failure, message=message, inner=(*failure.inner, reason))

@@ -352,7 +352,7 @@ def step(
     """Make a step of a function: `@step`, or `@step(retry=5, timeout="30s")`.
 
     name: its entry's name in the journal; default the function's name.
-    retry: a Retry, a number of attempts, False for one; default that of the application.
+    retry: a Retry, a number of attempts, False or 0 for one; default that of the application.
     timeout: of one attempt; default none. It counts real time and fails the attempt with TimeoutError.
     compensate: what undoes it; `@the_step.compensate` says the same. compensate_retry: default as `retry`.
     on_cancel: "finish" lets an attempt in flight end when the run is stopped, "abort" cancels it; default "finish",

@@ -46,10 +46,11 @@ class Retry:
     def __post_init__(self) -> None:
         if type(self.attempts) is not int or self.attempts < 1:
             raise InvalidArgument(f"Retry(attempts=...) is a whole number from 1; {self.attempts!r} is not.")
-        if not self.factor > 0 or self.factor == float("inf"):
+        if type(self.factor) not in (int, float) or not self.factor > 0 or self.factor == float("inf"):
             raise InvalidArgument(f"Retry(factor=...) is a number above 0; {self.factor!r} is not.")
         if self.jitter not in ("none", "full", "equal"):
             raise InvalidArgument(f"Retry(jitter=...) is 'none', 'full' or 'equal'; {self.jitter!r} is not.")
+        self._check_functions()
         object.__setattr__(self, "first_delay", parse_duration(self.delay, what="Retry(delay=...)"))
         if self.max_delay is None:
             longest = max(self.first_delay, _USUAL_MAX_DELAY)
@@ -57,12 +58,27 @@ class Retry:
             longest = parse_duration(self.max_delay, what="Retry(max_delay=...)")
         object.__setattr__(self, "longest_delay", longest)
 
+    def _check_functions(self) -> None:
+        if self.retry_if is not None and not callable(self.retry_if):
+            raise InvalidArgument(
+                "Retry(retry_if=...) is a function (error, attempt) that says whether to try again; "
+                f"{self.retry_if!r} is not."
+            )
+        if self.delays is not None and not callable(self.delays):
+            raise InvalidArgument(
+                "Retry(delays=...) is a function (attempt, error) that gives the wait before the next attempt; "
+                f"{self.delays!r} is not. A fixed wait is Retry(delay=..., factor=1)."
+            )
+
 
 RetryOption = Retry | int | Literal[False] | None
 
 
 def retry_policy(option: RetryOption, *, default: Retry) -> Retry:
-    """Turn what an author wrote as `retry=` into a policy: None means the default, False one attempt, a number that many."""
+    """Turn what an author wrote as `retry=` into a policy: None means the default, False one attempt, a number that many.
+
+    0 is one attempt as False is: it is written by those who count what follows the first.
+    """
     match option:
         case None:
             return default
@@ -73,7 +89,7 @@ def retry_policy(option: RetryOption, *, default: Retry) -> Retry:
         case bool():
             raise InvalidArgument("retry=True says nothing; pass a number of attempts or Retry(...).")
         case int():
-            return Retry(attempts=option)
+            return Retry(attempts=1 if option == 0 else option)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

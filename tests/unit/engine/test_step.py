@@ -259,7 +259,7 @@ def test_a_name_that_cannot_be_recorded_is_refused(name: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),  # noqa: PT006
     [
-        ({"retry": 0}, InvalidArgument),
+        ({"retry": -1}, InvalidArgument),
         ({"retry": True}, InvalidArgument),
         ({"retry": "3"}, InvalidArgument),
         ({"compensate_retry": 1.5}, InvalidArgument),
@@ -321,7 +321,7 @@ def test_an_option_that_there_is_not_is_refused_and_the_nearest_named(declares: 
     assert run.performed == []
 
 
-@pytest.mark.parametrize(("retry", "attempts"), [(None, 3), (False, 1), (1, 1), (4, 4), (Retry(attempts=2), 2)])  # noqa: PT006
+@pytest.mark.parametrize(("retry", "attempts"), [(None, 3), (False, 1), (0, 1), (1, 1), (4, 4), (Retry(attempts=2), 2)])  # noqa: PT006
 def test_a_policy_may_be_written_short(retry: Any, attempts: int) -> None:
     @workflow("short")
     async def short(ctx: Context) -> None:
