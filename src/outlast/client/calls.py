@@ -368,12 +368,12 @@ def _run_timeout(workflow: Workflow[Any, Any], timeout: Duration | None) -> int 
     return None if limit is None else to_us(limit, what="timeout", allow_zero=False)
 
 
-def _listed(values: object, what: str) -> list[Any]:
-    shown = reprlib.repr(values)
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-        items: Iterable[Any] = values
-        return list(items)
-    raise InvalidArgument(f"{what} must be a list, one item for each run; {shown} is not.")
+def _listed(values: Iterable[Any], what: str) -> list[Any]:
+    if not hasattr(values, "__iter__") or isinstance(values, str | bytes | Mapping):
+        raise InvalidArgument(
+            f"{what} must be a list, one item for each run; {reprlib.repr(cast('object', values))} is not."
+        )
+    return list(values)
 
 
 def _version(version: object) -> int | None:
