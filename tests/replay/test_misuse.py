@@ -104,7 +104,7 @@ def test_two_branches_may_not_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("verb", NAMED)
-@pytest.mark.parametrize("name", ["$now:0", "", "x" * 256, "a\nb", "\ud800", 5, None, ["a"]])
+@pytest.mark.parametrize("name", ["$now:0", "", "x" * 513, "a\nb", "\ud800", 5, None, ["a"]])
 def test_a_name_that_cannot_be_recorded_is_refused(verb: str, name: Any) -> None:
     @workflow("named")
     async def named(ctx: Context) -> str:
@@ -117,6 +117,20 @@ def test_a_name_that_cannot_be_recorded_is_refused(verb: str, name: Any) -> None
     misuse(run.end())
     assert run.performed == []
     assert [name for name in run.names if name != "$now:0"] == ["$stop"]
+
+
+@pytest.mark.parametrize("verb", NAMED)
+def test_a_name_may_be_longer_than_an_id(verb: str) -> None:
+    longest = "\U0001f600" * 512
+
+    @workflow("long-named")
+    async def long_named(ctx: Context) -> None:
+        await asked(NAMED[verb](ctx, longest))
+
+    run = Rehearsal(long_named)
+    run.turn()
+
+    assert longest in run.names
 
 
 MADE = Condition[None]("signal 'go'", topic="go", shape=go.shape)

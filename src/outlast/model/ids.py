@@ -14,7 +14,8 @@ RunId = NewType("RunId", str)
 WorkerId = NewType("WorkerId", str)
 
 MAX_ID: Final = 255
-MAX_ENTRY_NAME: Final = 255
+MAX_ENTRY_NAME: Final = 512
+"""More than of an id: a step of a loop is often named after what it is about, and no index holds its name."""
 RESERVED: Final = "$"
 _WORKFLOW_NAME = re.compile(r"[A-Za-z0-9._:-]+\Z")
 

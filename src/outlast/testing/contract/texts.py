@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from outlast.model.ids import RunId
+from outlast.model.ids import MAX_ENTRY_NAME, RunId
 from outlast.ports.store import Batch, NewSignal, RunFilter, Wait
 from outlast.testing.contract.desk import Desk, cases, finished, new_run, same, showing, step
 from outlast.testing.contract.verbs import listing, sending
@@ -29,6 +29,16 @@ def payloads_come_back_as_they_were_given(desk: Desk) -> None:
     desk.flush(lease, Batch(records=tuple((RunId("r"), step(seq, f"s{seq}", text)) for seq, text in enumerate(HARD))))
 
     same([record.payload == text for record, text in zip(desk.get("r").journal, HARD, strict=True)], [True] * len(HARD))
+
+
+def names_of_entries_come_back_whole_however_long(desk: Desk) -> None:
+    """Two that differ in their last character only are two."""
+    lease = desk.worker()
+    desk.begin("r", lease)
+    names = ["x" * MAX_ENTRY_NAME, "x" * (MAX_ENTRY_NAME - 1) + "X", "\U0001f600" * MAX_ENTRY_NAME, "it's \\ %s :n ?"]
+    desk.flush(lease, Batch(records=tuple((RunId("r"), step(seq, name)) for seq, name in enumerate(names))))
+
+    same([record.name for record in desk.get("r").journal], names)
 
 
 def inputs_outputs_and_shown_texts_come_back_as_they_were_given(desk: Desk) -> None:
@@ -92,6 +102,7 @@ def ids_are_ordered_by_their_characters(desk: Desk) -> None:
 
 CASES = cases(
     payloads_come_back_as_they_were_given,
+    names_of_entries_come_back_whole_however_long,
     inputs_outputs_and_shown_texts_come_back_as_they_were_given,
     signal_payloads_come_back_as_they_were_given,
     ids_are_compared_exactly,
