@@ -10,7 +10,7 @@ Held by tests/integration/test_alembic.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, MetaData, inspect, select
@@ -24,10 +24,10 @@ from outlast.stores.migrations.runner import MIGRATIONS, Migration
 from outlast.stores.migrations.script import KINDS, note_of
 
 try:
+    import alembic.util
     from alembic.autogenerate import comparators
     from alembic.autogenerate.api import AutogenContext
     from alembic.operations.ops import ExecuteSQLOp, UpgradeOps
-    from alembic.util import DispatchPriority
 except ModuleNotFoundError as error:
     raise extras.missing("alembic", error) from error
 
@@ -37,6 +37,10 @@ IncludeName: TypeAlias = Callable[[str | None, Any, Any], bool]
 
 _BASIS: Final = "outlast"
 """Where a MetaData of ours says which installation it describes."""
+_AFTER_THE_TABLES: Final[Mapping[str, Any]] = (
+    {"priority": alembic.util.DispatchPriority.LAST} if hasattr(alembic.util, "DispatchPriority") else {}
+)
+"""Before Alembic 1.18 comparisons are made in the order in which they were registered, and its own is the first."""
 
 
 def with_tables(
@@ -117,7 +121,7 @@ class _Done(ExecuteSQLOp):
         return _Done(self._undone, str(self.sqltext))
 
 
-@comparators.dispatch_for("schema", priority=DispatchPriority.LAST)
+@comparators.dispatch_for("schema", **_AFTER_THE_TABLES)
 def _compare_versions(context: AutogenContext, upgrade: UpgradeOps, _: object) -> None:
     """Add what a description of tables does not hold: the schema before them, and their first rows and the note of their
     version after them.
