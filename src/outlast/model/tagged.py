@@ -59,7 +59,7 @@ def decode_tagged(text: str, where: str) -> object:
     """Read what `encode_tagged` wrote. Raises `ValueUnreadable` with the place of what is damaged."""
     try:
         raw = _decoder.decode(text)
-    except ValueError as error:
+    except (ValueError, msgspec.MsgspecError) as error:
         raise ValueUnreadable(where, f"the stored text is damaged: {error}") from error
     return _restored(raw, where) if is_described(text) else raw
 

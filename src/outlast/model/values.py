@@ -107,7 +107,7 @@ def canonical(text: str) -> str:
     """
     try:
         return msgspec.json.encode(_plain_decoder.decode(text), order="sorted").decode()
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, msgspec.MsgspecError):
         return text
 
 

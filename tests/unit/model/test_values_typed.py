@@ -144,7 +144,16 @@ def test_a_value_comes_back_as_its_annotated_type(annotation: object, value: obj
     assert anatomy(copy) == anatomy(value)
     assert anatomy(shape.decode(text, "result")) == anatomy(value)
     assert shape.encode(value, "result") == text
-    assert '"$"' not in text
+    # msgspec before 0.22 writes no dict with such keys, which then describes itself.
+    assert '"$"' not in text or (annotation == dict[Colour, int] and not _writes(value))
+
+
+def _writes(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except TypeError:
+        return False
+    return True
 
 
 def test_the_text_is_plain_json() -> None:
