@@ -19,8 +19,8 @@ class OutlastConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        checks.register(check_settings)
-        checks.register(check_databases, checks.Tags.database)
+        checks.register(check_settings, "outlast")
+        checks.register(check_databases, checks.Tags.database, "outlast")
         setting_changed.connect(_forget, dispatch_uid="outlast")
 
 
