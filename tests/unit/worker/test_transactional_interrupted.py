@@ -30,7 +30,7 @@ async def test_until_the_grant_it_can_be_interrupted(is_blocking: bool, verb: st
 
         await in_callback(getattr(attempt, verb))
 
-        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: b.log[-1:] == ["roll back"])
         await passes()
         assert not asking.is_heard
         assert (b.reports.get_nowait() if verb == "cut" else None) == (GIVEN_BACK if verb == "cut" else None)
@@ -49,7 +49,7 @@ async def test_after_the_grant_nothing_interrupts_it(is_blocking: bool, verb: st
         await passes()
         b.database.goes_on.set()
 
-        await until(lambda: b.log[-1] == "commit")
+        await until(lambda: b.log[-1:] == ["commit"])
         if verb != "drop":
             assert await b.reports.get() == RECORDED
 
@@ -117,7 +117,7 @@ async def test_a_thread_whose_attempt_is_dropped_is_answered_too() -> None:
         await in_callback(attempt.drop)
         goes_on.set()
 
-        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: b.log[-1:] == ["roll back"])
         assert b.asking.empty()
 
 
@@ -152,7 +152,7 @@ async def test_one_that_is_dropped_is_not_begun_again_with_a_transaction_that_is
 
         await in_callback(attempt.drop)
         goes_on.set()
-        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: b.log[-1:] == ["roll back"])
         await until(lambda: not b.room._inside)
 
         assert b.log.count("begin") == 1
@@ -216,7 +216,7 @@ async def test_a_function_that_takes_too_long_is_rolled_back() -> None:
 
         assert isinstance(ending, Raised)
         assert isinstance(ending.error, TimeoutError)
-        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: b.log[-1:] == ["roll back"])
 
 
 @both
@@ -256,7 +256,7 @@ async def test_a_time_that_is_over_before_the_grant_rolls_back(is_blocking: bool
 
         assert isinstance(ending, Raised)
         assert isinstance(ending.error, TimeoutError)
-        await until(lambda: b.log[-1] == "roll back")
+        await until(lambda: b.log[-1:] == ["roll back"])
 
 
 async def test_a_thread_whose_loop_is_gone_rolls_back() -> None:
