@@ -1,6 +1,6 @@
 # Every command a developer needs. All of them make their own environment in .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup check pyright mypy ruff floors house format unit test demo shop bench constraints clean
+.PHONY: help setup check pyright mypy ruff floors house format unit test lowest newest demo shop bench constraints clean
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -49,6 +49,27 @@ test: $(READY)  ## all tests, on SQLite and private PostgreSQL, MySQL and MariaD
 	@$(PY) -m tools.pgbouncer ensure
 	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
+# What leans on a dependency whose versions differ.
+QUICK := tests/unit tests/replay
+DJANGO := $(addprefix tests/integration/test_django_,$(addsuffix .py,admin clients migrations road settings steps testing transactions))
+LEANING := $(DJANGO) $(addprefix tests/integration/test_,$(addsuffix .py,\
+	alembic cli cli_schema events_django events_sqlalchemy fastapi flask litestar missing_extras pytest_plugin starlette \
+	transactional_steps transactions)) $(addprefix tests/contract/test_,$(addsuffix .py,given_connections psycopg raw_pools))
+TWO_DATABASES := -k "not mysql and not mariadb"
+
+lowest: .lowest-venv/ready  ## the tests that lean on dependencies, with the lowest version of each, on SQLite and PostgreSQL
+	@.lowest-venv/bin/python tools/postgres.py ensure
+	.lowest-venv/bin/python -m pytest -q -n 4 --dist worksteal $(TWO_DATABASES) $(QUICK) $(LEANING) $(ARGS)
+
+.lowest-venv/ready: pyproject.toml constraints-lowest.txt tools/setup.sh
+	@PYTHON=$$(sh tools/python.sh 3.11) sh tools/setup.sh tests .lowest-venv constraints-lowest.txt
+	@touch $@
+
+newest: $(READY)  ## the quick tests and those of Django on another Python: make newest PYTHON=3.12
+	@$(PY) tools/postgres.py ensure
+	@python=$$(sh tools/newest.sh "$(PYTHON)") && set -x && \
+	"$$python" -m pytest -q -n 4 --dist worksteal $(TWO_DATABASES) $(QUICK) $(DJANGO) $(ARGS)
+
 demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql, mysql or mariadb
 	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(if $(filter mysql mariadb,$(DB)),$(PY) -m tools.$(DB) run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)
 
@@ -64,4 +85,4 @@ constraints:  ## write constraints.txt anew from the latest versions, then make 
 	@sh tools/constraints.sh
 
 clean:  ## remove what the commands have made
-	rm -rf .venv .bench-venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	rm -rf .venv .lowest-venv .newest-venv .bench-venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -16,4 +16,5 @@ pytest_plugins = [
     "support.processes",
     "support.colours",
     "support.nursery",
+    "support.untried",
 ]

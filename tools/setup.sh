@@ -1,9 +1,12 @@
 #!/bin/sh
-# Makes .venv with all that the project's commands need. Needs Python 3.11 or later; a second call only updates.
-#   sh tools/setup.sh [EXTRAS]      EXTRAS of pyproject.toml, "dev" unless told
+# Makes an environment with all that the project's commands need. Needs Python 3.11 or later; a second call only updates.
+#   sh tools/setup.sh [EXTRAS [FOLDER [CONSTRAINTS]]]
+#       EXTRAS of pyproject.toml, "dev" unless told; into .venv, by constraints.txt, from $PYTHON or the first that serves
 set -eu
 cd "$(dirname "$0")/.."
 extras=${1:-dev}
+folder=${2:-.venv}
+constraints=${3:-constraints.txt}
 
 say() { echo "setup: $*" >&2; }
 
@@ -29,11 +32,11 @@ install_venv_package() {
     fi
 }
 
-if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+if ! "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' 2>/dev/null || install_venv_package "$python"
-    say "making .venv with $("$python" --version)"
-    "$python" -m venv --clear .venv </dev/null
+    say "making $folder with $("$python" --version)"
+    "$python" -m venv --clear "$folder" </dev/null
 fi
-say "installing the packages named in constraints.txt"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[$extras]" </dev/null
+say "installing the packages named in $constraints"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -c "$constraints" -e ".[$extras]" </dev/null

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from support.project import ROOT, texts
 
 # Spelled in two parts, so that this file keeps its own rule.
@@ -12,7 +14,7 @@ MACHINE_PATHS = re.compile(
 )
 UNFINISHED = re.compile("|".join(["TO" + "DO", "FIX" + "ME", r"\bX" + r"XX\b"]))
 LOCK_FILES = re.compile(r"(constraints|requirements).*\.txt|.*\.lock|package-lock\.json")
-CONSTRAINT = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+")
+CONSTRAINT = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+(; python_version (<|>=) \"3\.\d+\")?")
 
 
 def test_no_file_names_a_place_on_a_machine() -> None:
@@ -30,8 +32,9 @@ def test_no_lock_file_names_an_address() -> None:
     assert [str(path.relative_to(ROOT)) for path, text in locks.items() if "://" in text or "@" in text] == []
 
 
-def test_constraints_hold_names_and_versions_alone() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-lowest.txt"])
+def test_constraints_hold_names_and_versions_alone(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
 
     assert [line for line in lines if not line.startswith("#") and not CONSTRAINT.fullmatch(line)] == []
 

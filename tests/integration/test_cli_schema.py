@@ -49,6 +49,17 @@ def test_the_tables_are_missing_then_made_then_up_to_date(shared_database_url: s
     assert (nothing.stdout, nothing.stderr) == ("", "The tables are up to date: there is nothing to do.\n")
 
 
+def test_help_and_a_wrong_option_are_told() -> None:
+    """Typer before 0.16 fell over both with Click 8.2, and the other commands went on working."""
+    for command in ((), ("migrate",), ("worker",)):
+        helped = run(*command, "--help")
+        assert helped.exit_code == 0
+        assert "Usage" in helped.output
+    wrong = run("status", "--nosuch")
+    assert wrong.exit_code == 2
+    assert "No such option" in wrong.output
+
+
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(tmp_path: Path) -> None:
     """A name that was mistyped left an empty database behind, and whoever looked next found one."""
     url = f"sqlite:///{tmp_path}/typo.db"
