@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("django_site")
 
 def told(*, databases: list[str] | None = None) -> dict[str, str]:
     """What the checks say of outlast, by their ids."""
-    found = run_checks(tags=["outlast"], databases=databases)
+    found = run_checks(tags=["outlast"], databases=databases or [])
     return {str(check.id): f"{check.msg} {check.hint}" for check in found}
 
 
