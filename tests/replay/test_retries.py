@@ -387,3 +387,88 @@ def test_a_retry_that_nobody_waits_for_any_more_does_not_keep_the_run() -> None:
     run.advance("0.5s")
 
     assert run.turn().parked().due_at == START + microseconds("1h0.5s")
+
+
+def an_hour(*_: object) -> str:
+    return "1h"
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("app", "own", "waits"),  # noqa: PT006
+    [
+        (Retry(attempts=6), Retry(delay="1s"), [1, 2, 4, 8, 16]),
+        (Retry(delay="1h"), 4, [3600] * 3),
+        (Retry(delay="1h", factor=1), Retry(attempts=2), [3600]),
+        (Retry(attempts=4, delay="10s", factor=3, max_delay="50s"), Retry(), [10, 30, 50]),
+        (Retry(attempts=4, delay="10s", max_delay="50s"), Retry(factor=10), [10, 50, 50]),
+        (Retry(attempts=4, delay="1s", max_delay="2s"), Retry(delay="10s"), [10, 10, 10]),
+        (Retry(attempts=4, delay="1s", max_delay="2s"), Retry(delay="10s", max_delay="3s"), [3, 3, 3]),
+        (Retry(attempts=4, delays=an_hour), Retry(attempts=2), [3600]),
+        (Retry(attempts=3, delays=an_hour), Retry(delay="1s"), [1, 2]),
+        (Retry(attempts=3, delay="1s"), Retry(delays=an_hour), [3600, 3600]),
+        (Retry(retry_if=never), Retry(attempts=5), []),
+        (Retry(retry_if=never), Retry(retry_if=lambda *_: True), [1, 2]),
+        (Retry(attempts=6), False, []),
+        (Retry(), Retry(), [1, 2]),
+    ],
+)
+def test_what_a_step_leaves_out_is_as_the_application_has_it(app: Retry, own: Any, waits: list[int]) -> None:
+    """A step that asked for another delay lost the application's attempts, and one that asked for more its delay."""
+
+    @workflow("merged")
+    async def merged(ctx: Context) -> None:
+        await ctx.step("try", lambda s: 1, retry=own)
+
+    assert waits_of("try", Rehearsal(merged, retry=app)) == waits
+
+
+@pytest.mark.parametrize(
+    ("own", "undo", "waits"),  # noqa: PT006
+    [(4, None, [60, 120, 240]), (4, Retry(delay="1s"), [1]), (None, None, [60]), (None, 3, [60, 120])],
+)
+def test_what_undoing_leaves_out_is_as_the_application_has_it(own: Any, undo: Any, waits: list[int]) -> None:
+    @workflow("merged")
+    async def merged(ctx: Context) -> None:
+        await ctx.step("do", lambda s: 1, retry=own, compensate=lambda s, r: None, compensate_retry=undo)
+        ctx.fail("no")
+
+    run = Rehearsal(merged, retry=Retry(attempts=2, delay="1m"))
+    assert waits_of("$compensate:do", run) == waits
+
+
+def waits_of(name: str, run: Rehearsal) -> list[int]:
+    """Have all attempts fail; the seconds between them, each after a replay."""
+    waits: list[int] = []
+    turn = run.begin()
+    while isinstance(turn.state, Working):
+        if name not in turn.in_flight:
+            turn.perform(next(iter(turn.in_flight)))
+            continue
+        turn.raises(name, OSError("down"))
+        if not isinstance(turn.state, Finished):
+            due_at = turn.parked().due_at
+            assert due_at is not None
+            waits.append((due_at - run.now) // SECOND)
+            run.now = due_at
+            turn = run.begin()
+    return waits
+
+
+def test_attempts_that_are_recorded_count_under_a_policy_that_was_changed() -> None:
+    """A deploy with fewer attempts: the one that is waited for is made, and is the last."""
+    run = retried(attempts=9)
+    run.begin().raises("try", OSError("down"))
+    run.advance("1s")
+    run.begin().raises("try", OSError("down"))
+
+    other = run.cut(len(run.journal))
+    other.retry = Retry(attempts=2)
+    other.advance("2s")
+    turn = other.begin()
+    turn.raises("try", OSError("down"))
+
+    assert turn.finished().output == '"3: OSError: down"'

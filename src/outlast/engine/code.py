@@ -34,7 +34,7 @@ from outlast.engine.timers import Timer, Timers
 from outlast.engine.waiting import Waiting, Waits
 from outlast.errors import DefinitionError, StepFailed, ValueUnreadable, WorkflowIOError
 from outlast.model.journal import Kind, Phase, Record
-from outlast.model.options import Retry
+from outlast.model.options import USUAL_RETRY, Retry
 from outlast.model.storable import check_storable_once
 from outlast.model.values import Shape
 
@@ -112,11 +112,11 @@ class Code:
         self._journal = journal
         self._time = time
         self._entropy = entropy
-        self._default_retry = default_retry
+        self._default_retry = default_retry.over(USUAL_RETRY)
         digest = zlib.crc32(facts.id.encode("utf-8", "surrogatepass"))
         self.loop: WorkflowLoop = workflow_loop(self, first_order=digest << 20 | digest & 0xFFFFF)
         self.performing: Performing = Performing(facts.id, journal, time, entropy)
-        self.saga: Saga = Saga(facts.id, journal, default_retry)
+        self.saga: Saga = Saga(facts.id, journal, self._default_retry)
         self.timers: Timers = Timers(journal, time, self.loop)
         self.waits: Waits = Waits(journal, time, self.loop, cursor=facts.signal_cursor, since=facts.created_at)
         self.custom_status = facts.custom_status
@@ -228,7 +228,7 @@ class Code:
                 function=request.function,
                 make_context=lambda attempt: StepContext(self._facts.id, request.name, attempt),
                 is_awaited=request.is_awaited,
-                policy=options.retry or self._default_retry,
+                policy=self._default_retry if options.retry is None else options.retry.over(self._default_retry),
                 shape=request.shape,
                 timeout=options.timeout,
                 on_cancel=options.on_cancel,

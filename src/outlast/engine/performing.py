@@ -26,7 +26,7 @@ from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorabl
 from outlast.model.failures import decode_failure, encode_failure, failure_of
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
-from outlast.model.options import OnCancel, Retry
+from outlast.model.options import OnCancel, RetryPolicy
 from outlast.model.values import Shape
 
 INTERRUPTED: Final = Failure(type="StepInterrupted", message="the worker died while it ran")
@@ -44,7 +44,7 @@ class Action(msgspec.Struct, kw_only=True, eq=False):
     function: Callable[[Any], Any]
     make_context: Callable[[int], StepContext]
     is_awaited: bool
-    policy: Retry
+    policy: RetryPolicy
     shape: Shape[Any] | None
     timeout: timedelta | None = None
     on_cancel: OnCancel = "finish"

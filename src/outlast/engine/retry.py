@@ -11,7 +11,7 @@ from outlast.engine.decision import Entropy
 from outlast.errors import Failure, NonRetryable, RetryAfter
 from outlast.model.durations import LONGEST, to_us
 from outlast.model.failures import failure_of
-from outlast.model.options import Retry
+from outlast.model.options import RetryPolicy
 
 E = TypeVar("E", bound=BaseException)
 
@@ -36,7 +36,7 @@ class GivenUp:
 Verdict: TypeAlias = Again | GivenUp
 
 
-def judge(error: BaseException, attempt: int, policy: Retry, entropy: Entropy) -> Verdict:
+def judge(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entropy) -> Verdict:
     """Decide what follows when attempt number `attempt` raised. Never raises: options that do make the step give up.
 
     NonRetryable gives up and RetryAfter sets the delay wherever they stand: raised themselves, as the cause of what was
@@ -72,7 +72,7 @@ def _walk(error: BaseException, seen: set[int]) -> Iterator[BaseException]:
             yield from _walk(member, seen)
 
 
-def _delay(error: BaseException, attempt: int, policy: Retry, entropy: Entropy) -> int:
+def _delay(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entropy) -> int:
     asked = find(error, RetryAfter)
     if asked is not None:
         return to_us(asked.delay, what="RetryAfter(...)")
@@ -89,10 +89,10 @@ def _delay(error: BaseException, attempt: int, policy: Retry, entropy: Entropy) 
             return wait // 2 + int((wait - wait // 2) * entropy.random())
 
 
-def _growing(policy: Retry, attempt: int) -> int:
-    longest = min(policy.longest_delay, LONGEST) // _MICROSECOND
+def _growing(policy: RetryPolicy, attempt: int) -> int:
+    longest = min(policy.max_delay, LONGEST) // _MICROSECOND
     try:
-        grown = (policy.first_delay // _MICROSECOND) * policy.factor ** (attempt - 1)
+        grown = (policy.delay // _MICROSECOND) * policy.factor ** (attempt - 1)
     except OverflowError:
         return longest
     return int(min(grown, longest))

@@ -13,7 +13,7 @@ from outlast.engine.stepcontext import CompensationContext, StepContext, compens
 from outlast.errors import Failure
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase
-from outlast.model.options import Retry
+from outlast.model.options import Retry, RetryPolicy
 from outlast.model.values import Shape
 
 
@@ -23,7 +23,7 @@ class Slot:
 
     step: str
     undo: Undo
-    policy: Retry
+    retry: Retry | None
     shape: Shape[Any]
     result: str | None = None
     is_armed: bool = False
@@ -37,7 +37,7 @@ class Slot:
 class Saga:
     """The compensations of one run."""
 
-    def __init__(self, run_id: RunId, journal: Journal, default_retry: Retry) -> None:
+    def __init__(self, run_id: RunId, journal: Journal, default_retry: RetryPolicy) -> None:
         self._run_id = run_id
         self._journal = journal
         self._default_retry = default_retry
@@ -47,7 +47,7 @@ class Saga:
         """Take the next place, if the step can be undone: undoing goes by the order in which steps were called."""
         if options.undo is None:
             return None
-        slot = Slot(step, options.undo, options.undo_retry or options.retry or self._default_retry, shape)
+        slot = Slot(step, options.undo, options.undo_retry or options.retry, shape)
         self._slots.append(slot)
         return slot
 
@@ -86,7 +86,7 @@ class Saga:
             function=partial(_undo, self._run_id, slot),
             make_context=partial(self._context, slot, reason),
             is_awaited=slot.undo.is_awaited,
-            policy=slot.policy,
+            policy=self._default_retry if slot.retry is None else slot.retry.over(self._default_retry),
             shape=None,
             is_transactional=slot.undo.is_transactional,
         )

@@ -33,7 +33,7 @@ from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.errors import DefinitionError, InvalidArgument, NonRetryable
 from outlast.model import ids
 from outlast.model.durations import Duration, parse_duration
-from outlast.model.options import OnCancel, Retry, RetryOption, retry_policy
+from outlast.model.options import OnCancel, Retry, RetryOption, retry_option
 from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
@@ -44,7 +44,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 PLAIN: Final = StepOptions()
-_UNUSED: Final = Retry()
 _OF_WORKFLOWS: Final = ("outlast.engine.context", "outlast.engine.plain")
 """The modules of the contexts that workflow code is given."""
 
@@ -92,7 +91,7 @@ def _check_names(chosen: Iterable[str]) -> None:
 def _policy(name: str, option: RetryOption) -> Retry | None:
     if not isinstance(option, Retry | int | None):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise InvalidArgument(f"{name}= is a Retry, a number of attempts, False or None; {option!r} is not.")
-    return None if option is None else retry_policy(option, default=_UNUSED)
+    return retry_option(option)
 
 
 def undo_by(function: Callable[..., Any]) -> Undo:
@@ -352,7 +351,7 @@ def step(
     """Make a step of a function: `@step`, or `@step(retry=5, timeout="30s")`.
 
     name: its entry's name in the journal; default the function's name.
-    retry: a Retry, a number of attempts, False or 0 for one; default that of the application.
+    retry: a Retry, a number of attempts, False or 0 for one; what it leaves out is as the application has it.
     timeout: of one attempt; default none. It counts real time and fails the attempt with TimeoutError.
     compensate: what undoes it; `@the_step.compensate` says the same. compensate_retry: default as `retry`.
     on_cancel: "finish" lets an attempt in flight end when the run is stopped, "abort" cancels it; default "finish",

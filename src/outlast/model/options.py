@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from outlast.errors import InvalidArgument
 from outlast.model.durations import Duration, parse_duration
 
 Jitter = Literal["none", "full", "equal"]
 OnCancel = Literal["finish", "abort"]
-_USUAL_MAX_DELAY: Final = timedelta(minutes=5)
 MAX_PRIORITY: Final = 2_097_151
 
 
@@ -22,41 +21,59 @@ class Retry:
 
     The wait before attempt n + 1 is `min(max_delay, delay * factor ** (n - 1))`; with jitter "full" a random part of it,
     with "equal" half of it and a random part of the other half. Waits are durable: a crash neither shortens nor resets
-    them. Defaults: 3 attempts (the first included), 1 s, doubling, at most 5 minutes (or `delay`, where that is longer), no
-    jitter.
+    them.
 
-    `retry_if(error, attempt)` returning False gives up at once; `delays(attempt, error)` replaces the formula. When one of
-    the two raises, the step gives up and the journal says so.
+    What a step's own leaves out is that of `Outlast(retry=...)`, field by field. What that leaves out too is: 3 attempts
+    (the first included), 1 s, doubling, at most 5 minutes (or `delay`, where that is longer), no jitter.
+
+    `retry_if(error, attempt)` returning False gives up at once; `delays(attempt, error)` replaces the formula, and where a
+    step says one of the two, it has not the application's other one. When one of the two functions raises, the step gives up
+    and the journal says so.
 
     >>> from outlast import Retry
     >>> Retry(attempts=5, delay="2s").attempts
     5
     """
 
-    attempts: int = 3
-    delay: Duration = "1s"
-    factor: float = 2.0
+    attempts: int | None = None
+    delay: Duration | None = None
+    factor: float | None = None
     max_delay: Duration | None = None
-    jitter: Jitter = "none"
+    jitter: Jitter | None = None
     retry_if: Callable[[BaseException, int], bool] | None = None
     delays: Callable[[int, BaseException], Duration] | None = None
-    first_delay: timedelta = field(init=False)
-    longest_delay: timedelta = field(init=False)
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or self.attempts < 1:
+        if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
             raise InvalidArgument(f"Retry(attempts=...) is a whole number from 1; {self.attempts!r} is not.")
-        if type(self.factor) not in (int, float) or not self.factor > 0 or self.factor == float("inf"):
+        if self.factor is not None and not _is_factor(self.factor):
             raise InvalidArgument(f"Retry(factor=...) is a number above 0; {self.factor!r} is not.")
-        if self.jitter not in ("none", "full", "equal"):
+        if self.jitter not in (None, "none", "full", "equal"):
             raise InvalidArgument(f"Retry(jitter=...) is 'none', 'full' or 'equal'; {self.jitter!r} is not.")
+        for name, duration in (("delay", self.delay), ("max_delay", self.max_delay)):
+            if duration is not None:
+                parse_duration(duration, what=f"Retry({name}=...)")
         self._check_functions()
-        object.__setattr__(self, "first_delay", parse_duration(self.delay, what="Retry(delay=...)"))
-        if self.max_delay is None:
-            longest = max(self.first_delay, _USUAL_MAX_DELAY)
-        else:
-            longest = parse_duration(self.max_delay, what="Retry(max_delay=...)")
-        object.__setattr__(self, "longest_delay", longest)
+
+    def over(self, base: RetryPolicy) -> RetryPolicy:
+        """Return the policy that says what this does, and of what this does not say what `base` does."""
+        says_formula = (self.delay, self.factor, self.max_delay, self.jitter) != (None, None, None, None)
+        delay = base.delay if self.delay is None else parse_duration(self.delay, what="Retry(delay=...)")
+        longest = (
+            base.max_delay if self.max_delay is None else parse_duration(self.max_delay, what="Retry(max_delay=...)")
+        )
+        if self.max_delay is None and self.delay is not None:
+            # Who asks for an hour means it: a bound that was chosen for other steps does not cut it.
+            longest = max(longest, delay)
+        return RetryPolicy(
+            attempts=base.attempts if self.attempts is None else self.attempts,
+            delay=delay,
+            factor=base.factor if self.factor is None else self.factor,
+            max_delay=longest,
+            jitter=self.jitter or base.jitter,
+            retry_if=self.retry_if or base.retry_if,
+            delays=self.delays or (None if says_formula else base.delays),
+        )
 
     def _check_functions(self) -> None:
         if self.retry_if is not None and not callable(self.retry_if):
@@ -71,18 +88,31 @@ class Retry:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """A Retry of which everything is said."""
+
+    attempts: int = 3
+    delay: timedelta = timedelta(seconds=1)
+    factor: float = 2.0
+    max_delay: timedelta = timedelta(minutes=5)
+    jitter: Jitter = "none"
+    retry_if: Callable[[BaseException, int], bool] | None = None
+    delays: Callable[[int, BaseException], Duration] | None = None
+
+
+USUAL_RETRY: Final = RetryPolicy()
+
 RetryOption = Retry | int | Literal[False] | None
 
 
-def retry_policy(option: RetryOption, *, default: Retry) -> Retry:
-    """Turn what an author wrote as `retry=` into a policy: None means the default, False one attempt, a number that many.
+def retry_option(option: RetryOption) -> Retry | None:
+    """Turn what an author wrote as `retry=` into a Retry: None says nothing, False is one attempt, a number that many.
 
     0 is one attempt as False is: it is written by those who count what follows the first.
     """
     match option:
-        case None:
-            return default
-        case Retry():
+        case None | Retry():
             return option
         case False:
             return Retry(attempts=1)
@@ -90,6 +120,10 @@ def retry_policy(option: RetryOption, *, default: Retry) -> Retry:
             raise InvalidArgument("retry=True says nothing; pass a number of attempts or Retry(...).")
         case int():
             return Retry(attempts=1 if option == 0 else option)
+
+
+def _is_factor(value: object) -> bool:
+    return type(value) in (int, float) and 0 < cast("float", value) < float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
