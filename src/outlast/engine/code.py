@@ -351,7 +351,7 @@ class Code:
             return value
         try:
             return read(msgspec.json.decode(recorded.first.payload or ""))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, msgspec.MsgspecError) as error:
             raise self._journal.unreadable(recorded.first, str(error)) from error
 
     def _misused(self, call: str) -> NoReturn:
