@@ -86,6 +86,10 @@ DATABASE_TEST = """
 def test_that_needs_a_server(postgres_url):
     raise AssertionError("never reached")
 """
+FAILING_TEST = """
+def test_that_fails():
+    raise AssertionError("it fails")
+"""
 
 
 @pytest.mark.parametrize("ci, outcome", [("false", "1 skipped"), ("true", "1 error")])
@@ -101,3 +105,22 @@ def test_without_postgresql_tests_are_skipped_but_fail_in_ci(
     inner.wait()
     assert outcome in inner.output
     assert "apt-get install postgresql" in inner.output
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_missing_server_is_told_in_the_last_lines_however_the_tests_are_spread(
+    start_process: StartProcess, tmp_path: Path, workers: str
+) -> None:
+    """Run by several processes nothing was said of it, and below a failure nobody saw it."""
+    (tmp_path / "test_inner.py").write_text(DATABASE_TEST + FAILING_TEST)
+    missing = {"OUTLAST_POSTGRES_BIN": str(tmp_path), "CI": "false"}
+
+    plugins = ("-p", "support.fix_missing", "-p", "support.fix_postgres", "-p", "no:randomly")
+    inner = start_process("-m", "pytest", "-q", "-n", workers, *plugins, str(tmp_path), cwd=tmp_path, env=missing)
+
+    assert inner.wait() == pytest.ExitCode.TESTS_FAILED
+    told = inner.output.rpartition("FAILED test_inner.py::test_that_fails")[2]
+    assert "PostgreSQL is missing" in told
+    assert "Every test that needs it was skipped." in told
+    assert "apt-get install postgresql" in told
+    assert told.splitlines()[-1].startswith("1 failed, 1 skipped")
