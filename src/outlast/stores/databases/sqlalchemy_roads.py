@@ -66,13 +66,19 @@ class EngineRoad:
         pool = engine.pool
         try:
             with engine.connect() as raw:
-                connection = raw.execution_options(isolation_level=_ISOLATION[span])
-                if span == "session":
-                    connection.detach()
-                with _limited(connection, self._limits if span == "write" else None):
-                    value = pump(made(), lambda statement: execute(connection, statement))
-                    may_be_committed = True
-                    connection.commit()
+                try:
+                    connection = raw.execution_options(isolation_level=_ISOLATION[span])
+                    if span == "session":
+                        connection.detach()
+                    with _limited(connection, self._limits if span == "write" else None):
+                        value = pump(made(), lambda statement: execute(connection, statement))
+                        may_be_committed = True
+                        connection.commit()
+                except Exception as error:
+                    if self._dialect.trouble(error) is Trouble.LOST:
+                        # SQLAlchemy does not know each driver's word for it, and its pool would lend the connection again.
+                        raw.invalidate(error)
+                    raise
         except Exception as error:
             if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
                 raise OutcomeUnknown from error

@@ -67,7 +67,7 @@ _HIT: Final = 2
 """The least number in `again` of a row that an insert found there."""
 
 _READ_ONLY: Final = frozenset({1290, 1836})
-_DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb"})
+_DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb", "mysql"})
 
 _REFUSED: Final = frozenset({1044, 1045, 1049, 1130, 1251, 1698, 1819, 1820, 1862, 3118, 4151})
 """wrong password or database, host or way of proving oneself; an account that is locked or whose password is too old."""

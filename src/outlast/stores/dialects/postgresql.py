@@ -6,7 +6,7 @@ import hashlib
 import re
 import ssl
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from sqlalchemy import (
     ARRAY,
@@ -66,6 +66,7 @@ _LACKING = text(
     "where not has_table_privilege(c.oid, needed.what) group by c.relname order by c.relname"
 )
 _WHEREABOUTS: Final = text("select current_database()")
+# As text: a caller's connection may read that in a way of its own, and it shows here (`databases.origin`).
 _TABLES = text(
     "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :name and c.relkind in ('r', 'p')"
@@ -183,7 +184,7 @@ class PostgreSQL(Dialect):
         return None
 
 
-_DRIVERS: Final = frozenset({"asyncpg", "psycopg", "psycopg2"})
+_DRIVERS: Final = frozenset({"asyncpg", "psycopg", "psycopg2", "pg8000"})
 
 # libpq does not tell the state of a connection that it did not get; the server's words are English unless it was set up
 # otherwise, and then the attempts go on until the patience is over.
@@ -205,6 +206,8 @@ _NO_CONNECTION: Final = frozenset(
         ("psycopg_pool", "PoolTimeout"),
         ("psycopg_pool", "PoolClosed"),
         ("psycopg2", "OperationalError"),
+        ("psycopg2", "InterfaceError"),
+        ("pg8000", "InterfaceError"),
     }
 )
 
@@ -248,4 +251,12 @@ def advisory_key(name: str) -> int:
 
 def _sqlstate(error: BaseException) -> str | None:
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if (
+        state is None
+        and type(error).__module__.startswith("pg8000.")
+        and error.args
+        and isinstance(error.args[0], dict)
+    ):
+        told = cast("dict[str, str]", error.args[0])  # The fields of the server's answer, by their letters.
+        return told.get("C")
     return state if isinstance(state, str) else None

@@ -52,9 +52,13 @@ def _awaiting(tx: object, connections: str, cursors: str) -> Transaction | None:
     return AwaitingTransaction(told(tx), "mysql", tx, enter)
 
 
-def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of either driver
+def commits_by_itself(connection: Any) -> bool:  # noqa: ANN401 - of any driver
     """Tell whether nobody begins a transaction. Without autocommit the server does, before the first statement."""
-    return bool(connection.get_autocommit()) and not getattr(connection, "server_status", 0) & IN_TRANSACTION
+    if getattr(connection, "server_status", 0) & IN_TRANSACTION or getattr(connection, "in_transaction", False) is True:
+        return False
+    known = getattr(connection, "get_autocommit", None)
+    # MySQL's own driver, below SQLAlchemy, has an attribute, for which it asks the server.
+    return bool(connection.autocommit if known is None else known())
 
 
 def _is_open(tx: object) -> bool | None:
