@@ -307,7 +307,8 @@ class JournalMismatch(OutlastError):
         super().__init__(
             f"Run {run_id!r} no longer matches its code: entry {position} of its journal is {recorded}, but the code "
             f"asks for {found}. The run is held and goes on by itself when code that matches is deployed: restore the "
-            "old code under its version and give the changed workflow a new version."
+            "old code under its version and give the changed workflow a new version. If the code has not changed, it goes "
+            "another way by itself, as when it iterates over a set, whose order differs between processes: sort it."
         )
         self.run_id = run_id
         self.position = position

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -142,6 +143,50 @@ def test_results_come_as_they_complete() -> None:
 
     assert turn.finished().output == '["b","c","a"]'
     for_every_crash(run, lambda again: again.end() == turn.state, after="a done")
+
+
+@pytest.mark.parametrize("catches", [False, True])
+def test_as_completed_takes_no_bare_coroutines(catches: bool) -> None:
+    """It makes tasks of a set of them, by where they lie in memory: what such code recorded held it on replay."""
+
+    @workflow("as-completed")
+    async def as_completed(ctx: Context) -> list[str]:
+        calls = [asked(name) for name in "abc"]
+        try:
+            return [await task for task in asyncio.as_completed(calls)]
+        except Exception:
+            if not catches:
+                raise
+            return ["caught"]
+        finally:
+            for call in calls:
+                call.close()
+
+    run = Rehearsal(as_completed)
+    end = run.end()
+
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert end.failure.type == "outlast.errors.DefinitionError"
+    assert "asyncio.as_completed([asyncio.create_task(call) for call in calls])" in end.failure.message
+    assert run.performed == []
+
+
+def test_code_that_goes_on_after_a_refused_as_completed_comes_to_an_end() -> None:
+    @workflow("stubborn")
+    async def stubborn(ctx: Context) -> None:
+        while True:
+            call = asked("a")
+            with suppress(Exception):
+                for task in asyncio.as_completed([call]):
+                    await task
+            call.close()
+
+    end = Rehearsal(stubborn).end()
+
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert "asyncio.as_completed was given coroutines" in end.failure.message
 
 
 def test_sleeping_is_durable() -> None:

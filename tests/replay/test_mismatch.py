@@ -449,3 +449,21 @@ def test_every_answer_after_the_first_says_the_same() -> None:
 def test_records_of_one_name_stay_with_their_first_kind() -> None:
     run = recorded(1)
     assert run.journal[0].phase is Phase.DONE
+
+
+def test_code_that_has_not_changed_is_told_what_else_it_may_be() -> None:
+    """A loop over a set of texts, whose order differs between processes, was told to restore its old code."""
+
+    def over(names: list[str]) -> object:
+        @workflow("letters")
+        async def letters(ctx: Context) -> None:
+            for name in names:
+                await ctx.step(name, lambda s: None)
+
+        return letters
+
+    run = Rehearsal(over(["a", "b", "c"]))
+    run.end()
+
+    told = run.cut(2).replaced(over(["b", "c", "a"])).turn().held().failure.message
+    assert "it iterates over a set, whose order differs between processes: sort it" in told

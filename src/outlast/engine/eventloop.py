@@ -12,6 +12,7 @@ from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
+from types import FrameType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
 
 T = TypeVar("T")
@@ -249,6 +250,15 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
         **options: Any,  # noqa: ANN401  what a later Python adds
     ) -> asyncio.Task[T]:
+        if (
+            _is_unordered(sys._getframe(1))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nobody else knows them
+            and self.owner.check("asyncio.as_completed")
+        ):
+            coro.close()
+            self.owner.refuse(
+                "asyncio.as_completed was given coroutines, of which it makes tasks in another order at each replay. "
+                "Make the tasks first: `asyncio.as_completed([asyncio.create_task(call) for call in calls])`."
+            )
         task = WorkflowTask(coro, order=self._next_order, loop=self, name=name, context=context, **options)
         self._next_order += 1
         self._tasks.append(task)
@@ -282,6 +292,23 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002  asyncio's signature
         return
+
+
+_UNORDERED: Final = (
+    asyncio.as_completed.__code__,
+    # Since Python 3.13 that only makes one of these.
+    getattr(getattr(asyncio.tasks, "_AsCompletedIterator", asyncio.as_completed).__init__, "__code__", None),
+)
+"""What makes tasks of a set of coroutines, by where these lie in memory. Held by tests/replay/test_asyncio.py."""
+
+
+def _is_unordered(caller: FrameType | None) -> bool:
+    """Tell whether a task is made by that."""
+    while caller is not None and caller.f_globals.get("__name__") == "asyncio.tasks":
+        if caller.f_code in _UNORDERED:
+            return True
+        caller = caller.f_back
+    return False
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
