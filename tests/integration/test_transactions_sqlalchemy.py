@@ -171,3 +171,24 @@ async def test_a_connection_that_is_a_tenants_still_finds_outlasts_tables(
             await _awaited(tx.commit())
         assert await app.result("o-1", timeout="20s") == "Hello, Ada"
     await _awaited(plain.dispose())
+
+
+@pytest.mark.two_databases
+async def test_a_transaction_that_is_prepared_is_refused_with_what_to_use(postgres_url: str) -> None:
+    """PostgreSQL would refuse it only at the PREPARE, for the NOTIFY in it, and take all that was done in it back."""
+    engine, awaiting = blocking_engine(postgres_url), awaiting_engine(postgres_url)
+    async with Outlast(postgres_url, workflows=[greet], worker=False) as app:
+        with Session(engine, twophase=True) as session, pytest.raises(NotATransaction, match="without twophase=True"):
+            await app.start(greet, "Ada", tx=session)
+        async with AsyncSession(awaiting, twophase=True) as session:
+            with pytest.raises(NotATransaction, match="PostgreSQL prepares no transaction"):
+                await app.start(greet, "Ada", tx=session)
+        with (
+            engine.connect() as connection,
+            connection.begin_twophase(),
+            pytest.raises(NotATransaction, match="not begin_twophase"),
+        ):
+            await app.start(greet, "Ada", tx=connection)
+        assert (await app.list()).runs == ()
+    engine.dispose()
+    await awaiting.dispose()

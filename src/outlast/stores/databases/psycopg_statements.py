@@ -22,8 +22,12 @@ def execute(connection: psycopg.Connection[Any], statement: Statement) -> Result
     with driver.RawCursor(connection, row_factory=driver.rows.tuple_row) as cursor:
         if isinstance(statement.params, Mapping):
             cursor.execute(text, arguments)
+            if connection.pgconn.pipeline_status:
+                _answered(connection)
             return Result(cursor.fetchall() if cursor.description is not None else (), cursor.rowcount)
         cursor.executemany(text, arguments)
+        if connection.pgconn.pipeline_status:
+            _answered(connection)
         return Result(affected=cursor.rowcount)
 
 
@@ -34,9 +38,24 @@ async def execute_awaiting(connection: psycopg.AsyncConnection[Any], statement: 
     async with driver.AsyncRawCursor(connection, row_factory=driver.rows.tuple_row) as cursor:
         if isinstance(statement.params, Mapping):
             await cursor.execute(text, arguments)
+            if connection.pgconn.pipeline_status:
+                await _answered_awaiting(connection)
             return Result(await cursor.fetchall() if cursor.description is not None else (), cursor.rowcount)
         await cursor.executemany(text, arguments)
+        if connection.pgconn.pipeline_status:
+            await _answered_awaiting(connection)
         return Result(affected=cursor.rowcount)
+
+
+def _answered(connection: psycopg.Connection[Any]) -> None:
+    """Wait for the answers in a caller's pipeline, where a statement may not even have been sent yet."""
+    with connection.pipeline() as pipeline:
+        pipeline.sync()
+
+
+async def _answered_awaiting(connection: psycopg.AsyncConnection[Any]) -> None:
+    async with connection.pipeline() as pipeline:
+        await pipeline.sync()
 
 
 def _sent(statement: Statement) -> tuple[str, Sequence[Any]]:

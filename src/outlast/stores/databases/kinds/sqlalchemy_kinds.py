@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, MetaData, Table, insert
+from sqlalchemy import Connection, Engine, MetaData, Table, TwoPhaseTransaction, insert
 from sqlalchemy.exc import UnboundExecutionError
 
 from outlast.errors import NotATransaction
@@ -96,13 +96,22 @@ def _bind_of(session: Any, given: object) -> Engine | Connection:  # noqa: ANN40
 
 
 def _entered(connection: Connection, what: str) -> Execute:
-    _refuse_autocommit(connection, what)
+    _refuse_unfit(connection, what)
     return lambda statement: execute(connection, statement)
 
 
 def _entered_awaiting(connection: Any, what: str) -> ExecuteAwaiting:  # noqa: ANN401 - an AsyncConnection
-    _refuse_autocommit(connection.sync_connection, what)
+    _refuse_unfit(connection.sync_connection, what)
     return lambda statement: execute_awaiting(connection, statement)
+
+
+def _refuse_unfit(connection: Connection, what: str) -> None:
+    _refuse_autocommit(connection, what)
+    if connection.dialect.name == "postgresql" and isinstance(connection.get_transaction(), TwoPhaseTransaction):
+        raise NotATransaction(
+            f"tx= is {what} that commits in two phases. PostgreSQL prepares no transaction that has sent a NOTIFY, as "
+            "outlast's verbs do. Use a session without twophase=True, or connection.begin() and not begin_twophase()."
+        )
 
 
 def _refuse_autocommit(connection: Connection, what: str) -> None:
