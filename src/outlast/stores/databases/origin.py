@@ -56,6 +56,8 @@ class Origin:
             # An error would spoil the caller's transaction, so it is not tried. A lock has found the tables, see `joining`.
             yield from self.check_tables(what)
         made_at = yield from self.read()
+        if made_at is not None and type(made_at) is not int:
+            raise _altered(what, made_at)
         if made_at != self._ours:
             seen = "which has tables of outlast too: what is written there would not be seen here"
             raise (yield from self._elsewhere(what, seen))
@@ -70,7 +72,12 @@ class Origin:
         garbled = self._basis.dialect.garbles(found)
         if garbled is not None:
             raise NotATransaction(f"tx= is {what} on a connection {garbled}")
-        if self._basis.tables.migrations.name not in {row[0] for row in found.rows}:
+        names = [row[0] for row in found.rows]
+        if self._basis.tables.migrations.name not in names:
+            ours = [table.name for table in self._basis.tables.all]
+            for name in names:
+                if name not in ours and any(each in str(name) for each in ours):
+                    raise _altered(what, name)
             raise (yield from self._elsewhere(what, "which has no tables of outlast"))
 
     def _elsewhere(self, what: str, why: str) -> Op[NotATransaction]:
@@ -80,3 +87,11 @@ class Origin:
             f"tx= is {what} on another database than this app's, {why}. It is on {theirs}, the app on {self._place()}. "
             "Pass a transaction on the app's own database, or an Outlast(...) on that one."
         )
+
+
+def _altered(what: str, read: object) -> NotATransaction:
+    """Return the error for a connection on which what we store would be misread, wherever it leads."""
+    return NotATransaction(
+        f"tx= is {what} that was set up to give other values than are stored: outlast reads {read!r} from its tables there. "
+        "Pass a connection without codecs, loaders or converters for text and bigint."
+    )

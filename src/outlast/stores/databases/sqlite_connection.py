@@ -218,4 +218,11 @@ def execute(connection: sqlite3.Connection, statement: Statement) -> Result:
             return Result(affected=cursor.rowcount)
         cursor.execute(compiled.text, compiled.arguments(params))
         rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
-        return Result(rows, cursor.rowcount)
+        return Result(rows if connection.text_factory is str else as_texts(rows), cursor.rowcount)
+
+
+def as_texts(rows: list[Any]) -> list[tuple[Any, ...]]:
+    """Return rows as they are with the usual `text_factory`. Nothing that we store is made of bytes."""
+    return [
+        tuple([bytes(each).decode() if isinstance(each, bytes | bytearray) else each for each in row]) for row in rows
+    ]

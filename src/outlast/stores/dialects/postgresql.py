@@ -68,7 +68,7 @@ _LACKING = text(
 _WHEREABOUTS: Final = text("select current_database()")
 # As text: a caller's connection may read that in a way of its own, and it shows here (`databases.origin`).
 _TABLES = text(
-    "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "select c.relname || '' from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :name and c.relkind in ('r', 'p')"
 )
 

@@ -65,7 +65,7 @@ async def _execute(connection: Any, statement: Statement) -> Result:  # noqa: AN
             return Result(affected=cursor.rowcount)
         await cursor.execute(compiled.text, compiled.arguments(params))
         rows: list[Any] = await cursor.fetchall() if cursor.description is not None else []
-        return Result(rows, cursor.rowcount)
+        return Result(rows if connection.text_factory is str else sqlite_connection.as_texts(rows), cursor.rowcount)
 
 
 SQLITE3: Final = Kind(
