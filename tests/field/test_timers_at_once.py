@@ -12,8 +12,8 @@ import pytest
 
 from outlast import Context, Outlast, StepContext, WorkerOptions, workflow
 from outlast.ports.database import MakeOp
-from outlast.stores.claiming import PROMOTED_AT_ONCE
 from outlast.stores.databases.opening import open_database
+from outlast.stores.rows.claiming import PROMOTED_AT_ONCE
 from outlast.testing.contract.desk import new_run
 from support.probing import Tables, until_awaited
 

@@ -35,9 +35,6 @@ CLAIMED_COLUMNS: Final = (
 )
 TURNS: Final = CLAIMED_COLUMNS.index("turns")
 
-PROMOTED_AT_ONCE: Final = 1_000
-"""Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
-
 KNOWN: Final = tuple(sorted(str(status) for status in LIVE))
 """A row with another status was not written by us; it must not stop the claim of the others."""
 
@@ -46,11 +43,6 @@ Read: TypeAlias = tuple[frozenset[str], tuple[StoredSignal, ...]]
 """The topics that a run was last parked with, and the signals that it may take, by id."""
 
 NOTHING_READ: Final[Read] = (frozenset(), ())
-
-
-def pairs(request: ClaimRequest) -> list[str]:
-    """Return `pairs_of` what is to be claimed."""
-    return pairs_of(request.workflows)
 
 
 def pairs_of(workflows: Iterable[tuple[str, int]]) -> list[str]:

@@ -39,27 +39,11 @@ class Unusable:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def resume(self, **_: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         """Say why."""
         raise self._error
 
-    def run(self) -> NoReturn:
-        raise self._error
-
-    def step_returned(self, *_: object) -> NoReturn:
-        raise self._error
-
-    def step_raised(self, *_: object) -> NoReturn:
-        raise self._error
-
-    def step_settled(self, *_: object) -> NoReturn:
-        raise self._error
-
-    def step_recorded(self, *_: object) -> NoReturn:
-        raise self._error
-
-    def step_given_back(self, *_: object) -> NoReturn:
-        raise self._error
+    resume = run = step_returned = step_raised = step_settled = step_recorded = step_given_back = _refuse
 
     def request_stop(self, *_: object) -> None:
         """Nothing to stop."""

@@ -16,7 +16,7 @@ from outlast.stores.claiming import (
     NOTHING_READ,
     Read,
     claimed,
-    pairs,
+    pairs_of,
     read_records,
 )
 from outlast.stores.journal import Journal
@@ -121,7 +121,7 @@ class ClaimByArrays:
         )
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:
-        params = {**leased(request.lease), "workflows": pairs(request), "limit": request.limit}
+        params = {**leased(request.lease), "workflows": pairs_of(request.workflows), "limit": request.limit}
         # In a transaction, though it is one statement: when its answer is lost and it arrives late, nobody commits it.
         # Held by tests/faults/test_late_messages.py.
         answered = yield Statement(self._claim, params)

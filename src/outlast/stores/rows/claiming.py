@@ -7,7 +7,7 @@ Ready runs come from the partial index on (priority, due_at, id) where ready = 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -34,12 +34,11 @@ from outlast.stores.claiming import (
     CLAIMED_COLUMNS,
     KNOWN,
     NOTHING_READ,
-    PROMOTED_AT_ONCE,
     TURNS,
     Read,
     claimed,
     pair_of,
-    pairs,
+    pairs_of,
     read_records,
 )
 from outlast.stores.journal import Journal
@@ -48,6 +47,9 @@ from outlast.stores.runs import MOST_COUNTED
 from outlast.stores.tables import Query, has_state, is_ready, is_unready
 from outlast.stores.waits import PER_WAIT, counts
 from outlast.stores.workers import fence, lease_lost, leased
+
+PROMOTED_AT_ONCE: Final = 1_000
+"""Parked runs that become ready in one claim; with more of them due, the next claim goes on."""
 
 
 class ClaimByRow:
@@ -110,7 +112,8 @@ class ClaimByRow:
 
     def _take_ready(self, request: ClaimRequest, now: int) -> Op[Sequence[Sequence[Any]]]:
         dialect = self._basis.dialect
-        ready = yield Statement(self._ready, {"workflows": dialect.listed(pairs(request)), "limit": request.limit})
+        workflows = dialect.listed(pairs_of(request.workflows))
+        ready = yield Statement(self._ready, {"workflows": workflows, "limit": request.limit})
         if not ready.rows:
             return ()
         run_ids = dialect.listed(row[0] for row in ready.rows)
@@ -126,7 +129,7 @@ class ClaimByRow:
         due, and InnoDB locks what it reads until it has seen that the row is not wanted. So A passes by, B leaves the run,
         and A would not look again. Held by tests/race/test_claim.py.
         """
-        left = yield Statement(self._left, {"workflows": self._basis.dialect.listed(pairs(request))})
+        left = yield Statement(self._left, {"workflows": self._basis.dialect.listed(pairs_of(request.workflows))})
         return left.rows[0][0] is not None
 
     def _read_waits(self, rows: Sequence[Sequence[Any]]) -> Op[dict[str, Read]]:
