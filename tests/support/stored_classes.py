@@ -197,6 +197,27 @@ class Secretive:
     _hidden: int = 0
 
 
+@attrs.define
+class Sealed:
+    _secret: int
+    shown: str = ""
+
+
+@attrs.define
+class Later:
+    shown: int
+    _count: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._count = self.shown
+
+
+@dataclass
+class Crate:
+    sealed: Sealed
+    more: list[Sealed | None]
+
+
 class Ping(msgspec.Struct):
     host: str
     port: int = 80

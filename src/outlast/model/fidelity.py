@@ -44,6 +44,8 @@ class Survey:
     back as, or a time, which may equal one without its zone."""
     is_beyond_json: bool
     """A class of which nobody knows how it is stored, or floats as keys, among which NaN would pass for a text."""
+    is_hidden_in_json: bool
+    """An attrs class that cannot do without a private field, which msgspec reads and does not write."""
 
 
 def survey(root: Node) -> Survey:
@@ -52,6 +54,7 @@ def survey(root: Node) -> Survey:
     return Survey(
         needs_walk=any(is_open(node) or isinstance(node, inspect.TimeType) for node in nodes),
         is_beyond_json=any(_is_stranger(node) or _has_float_keys(node) for node in nodes),
+        is_hidden_in_json=any(_needs_private(node) for node in nodes),
     )
 
 
@@ -119,6 +122,14 @@ def _is_stranger(node: Node) -> bool:
 def _has_float_keys(node: Node) -> bool:
     return isinstance(node, inspect.DictType) and any(
         isinstance(part, inspect.FloatType) for part in _nodes(node.key_type)
+    )
+
+
+def _needs_private(node: Node) -> bool:
+    return (
+        isinstance(node, inspect.DataclassType)
+        and kind_of(_class_of(node) or object) is Kind.ATTRS
+        and any(field.required and field.name.startswith("_") for field in node.fields)
     )
 
 

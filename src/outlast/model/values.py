@@ -130,7 +130,7 @@ def _typed_of(annotation: object) -> _Typed | None:
     found = survey(node)
     if is_open(node) or found.is_beyond_json:
         return None
-    return _Typed(decoder, node, needs_walk=found.needs_walk)
+    return _Typed(decoder, node, needs_walk=found.needs_walk, is_hidden_in_json=found.is_hidden_in_json)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,9 +140,10 @@ class _Typed:
     decoder: msgspec.json.Decoder[Any]
     node: Node
     needs_walk: bool
+    is_hidden_in_json: bool
 
     def settle(self, value: object, where: str) -> tuple[str, object]:
-        text = _plain_text(value)
+        text = None if self.is_hidden_in_json else _plain_text(value)
         if text is None:
             return self._settle_described(value, where)
         try:

@@ -24,6 +24,7 @@ from support.stored_classes import (
     Address,
     Charge,
     Colour,
+    Crate,
     Event,
     Grown,
     Line,
@@ -35,6 +36,7 @@ from support.stored_classes import (
     Positive,
     Ratio,
     Reading,
+    Sealed,
     Sku,
     Touchy,
     Tree,
@@ -274,6 +276,8 @@ def test_an_integer_that_python_would_not_read_back_is_refused(annotation: objec
         (Address, {"street": 5}, "result['street']", "its type is int, and the annotation says str"),
         (Point, Point(1, "2"), "result.y", "its type is str, and the annotation says int"),  # type: ignore[arg-type]
         (Parcel, Ping("h"), "result", "its type is Ping, and the annotation says Parcel"),
+        (Sealed, Sealed("1"), "result._secret", "its type is str, and the annotation says int"),  # type: ignore[arg-type]
+        (Crate, Crate(Sealed(1), [5]), "result.more[0]", "its type is int, and the annotation says Sealed | None"),  # type: ignore[list-item]
         (list[Charge | None], [None, {}], "result[1]", "its type is dict, and the annotation says Charge | None"),
     ],
 
