@@ -19,12 +19,14 @@ import asyncmy
 import asyncpg
 import psycopg_pool
 import pytest
+from django.db import IntegrityError, connections
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from outlast import Outlast
 from support.callers import awaiting_engine, blocking_engine
+from support.fix_django import Site
 from support.probing import connect_mysql
 from support.project import ROOT
 
@@ -129,6 +131,7 @@ FUNCTIONS: dict[str, tuple[Open, tuple[str, ...]]] = {
     "with_aiosqlite": (_aiosqlite, SQLITE),
     "with_pymysql": (_pymysql, MYSQL),
     "with_asyncmy": (_over_mysql(asyncmy), MYSQL),
+    "with_aiomysql": (_over_mysql(aiomysql), ("mysql",)),
 }
 SERVERS = {"postgresql": "postgres_url", "mysql": "mysql_url", "mariadb": "mariadb_url"}
 CASES = [f"{database} {name}" for name, (_, databases) in FUNCTIONS.items() for database in databases]
@@ -158,16 +161,45 @@ def defined(module: types.ModuleType) -> set[str]:
     return {name for name in vars(module) if name.startswith("with_")}
 
 
-async def test_aiomysql_does_as_asyncmy_does(page: types.ModuleType, mysql_url: str) -> None:
-    async with shop(page, mysql_url) as app, _over_mysql(aiomysql)(mysql_url) as connection:
-        await page.with_asyncmy(app, connection, "o-1")
+async def test_the_pages_block_of_django_commits_both_and_rolls_back_both(
+    page: types.ModuleType, django_site: Site
+) -> None:
+    def with_django(app: Outlast, _: object, order: str) -> None:
+        try:
+            page.with_django(app, order)
+        finally:
+            connections.close_all()
+
+    async with shop(page, django_site.url) as app:
+        await called(with_django, app, None, "o-1")
+        with pytest.raises(IntegrityError):
+            await called(with_django, app, None, "o-1")
 
         assert [run.id for run in (await app.list()).runs] == ["o-1"]
-        assert await orders(mysql_url) == 1
+        assert await orders(django_site.url) == 1
+
+
+@pytest.mark.parametrize("url", SQLITE, indirect=True)
+async def test_on_sqlite_a_savepoint_needs_a_transaction_around_it_as_the_page_says(
+    page: types.ModuleType, url: str
+) -> None:
+    def rolled_back(app: Outlast, engine: Any, order: str) -> None:
+        with Session(engine) as session:
+            if order == "after-begin":
+                session.execute(text("BEGIN"))
+            with session.begin_nested():
+                app.blocking.start(page.fulfil, order, id=order, tx=session)
+            session.rollback()
+
+    async with shop(page, url) as app, _engine(url) as engine:
+        await called(rolled_back, app, engine, "after-begin")
+        await called(rolled_back, app, engine, "first")
+
+        assert [run.id for run in (await app.list()).runs] == ["first"]
 
 
 def test_every_function_of_the_page_is_called(page: types.ModuleType) -> None:
-    assert defined(page) == {*FUNCTIONS, "with_savepoint"}
+    assert defined(page) == {*FUNCTIONS, "with_django", "with_savepoint"}
 
 
 @pytest.mark.parametrize("url, name", [case.split() for case in CASES], indirect=["url"])
