@@ -17,7 +17,7 @@ from outlast.engine.performing import Action, Outcome, Performing
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
-from outlast.errors import DefinitionError, Failure, StepFailed, ValueNotStorable
+from outlast.errors import DefinitionError, Failure, StepFailed
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
 from outlast.model.run import Status, Stop, StopKind
@@ -96,11 +96,7 @@ class Ending:
 
     def _complete(self, value: object) -> None:
         try:
-            output = self._workflow.output_shape.encode(value, "output")
-            reason = self._performing.too_big(output)
-            if reason is not None:
-                raise ValueNotStorable("output", reason)
-            self._output = output
+            self._output = self._performing.fitting(self._workflow.output_shape.encode(value, "output"), "output")
         except Exception as error:  # noqa: BLE001  the value's own code too may raise, when it is looked at
             self._fail(error)
 

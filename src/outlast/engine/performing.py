@@ -289,10 +289,14 @@ class Performing:
 
     def _settle(self, shape: Shape[Any], value: object, where: str) -> tuple[str, Any]:
         text, kept = shape.settle(value, where)
+        return self.fitting(text, where), kept
+
+    def fitting(self, text: str, where: str) -> str:
+        """Return what is to be recorded. Raises ValueNotStorable where the database would not take it."""
         reason = self.too_big(text)
         if reason is not None:
             raise ValueNotStorable(where, reason)
-        return text, kept
+        return text
 
     def _gave_up(self, report: Report, failure: Failure, *, misuse: DefinitionError | None = None) -> Outcome:
         record = self._final(report, Phase.FAILED, encode_failure(failure))
