@@ -190,6 +190,17 @@ def test_giving_up_leaves_the_rest_for_a_person_and_shows_both_errors() -> None:
     assert run.log[-1] == "$compensate:b failed"
 
 
+def test_undoing_that_gave_up_is_not_tried_again_by_a_replay() -> None:
+    """The replay of a whole journal called for the compensation again, under a name that has its outcome."""
+    run = Rehearsal(failing)
+    turn = run.begin()
+    for name in "abc":
+        turn.perform(name)
+    turn.raises("$compensate:c", NonRetryable("the account is closed"))
+
+    assert run.cut(len(run.journal)).begin().finished() == turn.finished()
+
+
 def test_a_compensation_that_keeps_killing_its_worker_fails() -> None:
     run = Rehearsal(failing)
     turn = run.begin()

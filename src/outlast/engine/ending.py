@@ -13,7 +13,7 @@ import msgspec
 from outlast.engine.code import AskedStep, Code
 from outlast.engine.decision import Finished, RunFacts
 from outlast.engine.definition import Workflow
-from outlast.engine.performing import Action, Outcome, Performing
+from outlast.engine.performing import Action, Outcome, Performing, step_failed
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
@@ -75,6 +75,9 @@ class Ending:
             if isinstance(asked, AskedStep):
                 asked.arm(late)
         self._code.saga.check()
+        for undone in self._journal.compensations.values():
+            if undone.final is not None and undone.final.phase is Phase.FAILED:
+                self._undo_failed = step_failed(undone.final)
 
     def look(self) -> None:
         """See whether the code has ended by itself, and how."""
