@@ -77,10 +77,12 @@ class Arena:
         given: Callable[[], Awaitable[None]],
         then: Callable[[Any, Any], Awaitable[None]],
         most_switches: int | None = None,
+        are_alike: bool = False,
     ) -> None:
         """Set up with `given`, let the two meet, look with `then`; once for each possible order of their steps.
 
-        `most_switches` leaves out the orders that go back and forth more often than that.
+        `most_switches` leaves out the orders that go back and forth more often than that. Where the two `are_alike`, an
+        order says the same as the one with both exchanged: then the first one always begins.
         """
         if self._most_switches is not None:
             most_switches = min(self._most_switches, most_switches or self._most_switches)
@@ -95,7 +97,7 @@ class Arena:
             others = [
                 (*(side for side, _ in taken[:at]), 1 - side)
                 for at, (side, had_choice) in enumerate(taken)
-                if at >= len(prefix) and had_choice
+                if at >= max(len(prefix), int(are_alike)) and had_choice
             ]
             pending += [other for other in others if most_switches is None or _switches(other) <= most_switches]
             self.schedules += 1
