@@ -51,7 +51,6 @@ def test_processes_share_runs_and_do_each_once(
     assert [worker.output.splitlines()[1:] for worker in workers] == [["works"]] * count
 
 
-@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(120)
 def test_ten_processes_that_start_together_make_the_tables_once(
     nursery: Nursery, shared_database_url: str, ledger: str
@@ -73,7 +72,6 @@ def test_ten_processes_that_start_together_make_the_tables_once(
         assert later.wait() == 0, later.output
 
 
-@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(120)
 def test_a_process_killed_while_it_makes_the_tables_leaves_a_database_that_others_can_use(
     nursery: Nursery, shared_database_url: str, ledger: str

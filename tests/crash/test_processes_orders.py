@@ -29,7 +29,6 @@ def shop(nursery: Nursery, shared_database_url: str, tmp_path: Path) -> Shop:
     return Shop(nursery, shared_database_url, tmp_path)
 
 
-@pytest.mark.every_database("mariadb")
 @pytest.mark.time_limit(120)
 def test_an_order_survives_a_kill_at_any_point_of_it(shop: Shop) -> None:
     cases = [(ending, point) for ending in get_args(Ending) for point in orders.points_of(ending)]

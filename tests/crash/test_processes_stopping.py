@@ -25,7 +25,6 @@ def ledger(tmp_path: Path) -> str:
     return str(tmp_path / "ledger")
 
 
-@pytest.mark.every_database("mysql")
 @pytest.mark.time_limit(120)
 def test_workers_replaced_one_after_the_other_do_each_step_once(
     nursery: Nursery, shared_database_url: str, ledger: str
@@ -80,7 +79,6 @@ def test_a_run_that_a_stopping_worker_gave_back_goes_on_elsewhere_at_once(
     client.blocking.close()
 
 
-@pytest.mark.every_database("mariadb")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU times are read from /proc")
 def test_a_stopping_worker_is_quiet_and_keeps_its_lease(
     nursery: Nursery, shared_database_url: str, ledger: str, tmp_path: Path

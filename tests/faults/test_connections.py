@@ -121,7 +121,6 @@ async def test_a_wake_up_that_was_lost_with_its_connection_is_made_up_for(
         assert await later.result(timeout="10s") == 8
 
 
-@pytest.mark.every_database("mysql")
 async def test_connections_ended_by_the_server_cost_no_step(server_url: str) -> None:
     """As an administrator does it, or a proxy that closes what is old: everything at once, again and again."""
     async with Outlast(server_url, workflows=[adding], worker=WorkerOptions(poll="50ms", lease="5m")) as app:
@@ -135,7 +134,6 @@ async def test_connections_ended_by_the_server_cost_no_step(server_url: str) -> 
     assert len(calls) == 400
 
 
-@pytest.mark.every_database("mariadb")
 async def test_no_transaction_is_left_open_while_steps_run(server_url: str) -> None:
     gate = asyncio.Event()
 

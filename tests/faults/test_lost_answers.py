@@ -20,7 +20,6 @@ from support.fix_servers import Link
 from support.probing import Tables, until_awaited
 from support.tcp_proxy import TcpProxy
 
-pytestmark = pytest.mark.every_database("mysql")
 TIMES = 10
 answered = Signal("answered", str)
 calls: Counter[str] = Counter()
