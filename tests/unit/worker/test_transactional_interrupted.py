@@ -227,7 +227,7 @@ async def test_after_the_grant_no_time_is_over(is_blocking: bool, monkeypatch: p
 
     def arm(seconds: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
         handle = call_later(seconds, *arguments, **options)
-        if seconds == hour.total_seconds():
+        if seconds == pytest.approx(hour.total_seconds()):
             armed.append(handle)
         return handle
 
