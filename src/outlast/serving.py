@@ -74,7 +74,13 @@ async def work(app: Outlast, announce: Callable[[str], object], options: Mapping
     with signals.handled():
         me = asyncio.current_task()
         assert me is not None
-        signals.on_first = me.cancel
+
+        def stop() -> None:
+            # What is being opened may swallow a cancellation (asyncio.wait_for does before Python 3.12): that is not all.
+            signals.stop.set()
+            me.cancel()
+
+        signals.on_first = stop
         try:
             async with app.working(chosen):
                 signals.on_first, signals.on_second = signals.stop.set, app.hurry

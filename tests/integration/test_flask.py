@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import String, create_engine, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from outlast import Context, DefinitionError, InvalidArgument, Outlast, step, workflow
+from outlast import Context, DefinitionError, InvalidArgument, Outlast, WorkerOptions, step, workflow
 from outlast.integrations.flask import FlaskOutlast, in_app_context
 from outlast.integrations.threaded import WorkerThread
 from support.callers import blocking_url
@@ -208,6 +208,25 @@ def test_a_worker_that_is_told_to_stop_before_it_has_begun_does_not_begin(tmp_pa
     until(lambda: not worker.is_alive, "the thread to end")
     assert list(tmp_path.iterdir()) == []
     worker.stop()
+
+
+def test_a_thread_ends_though_what_it_opens_swallows_being_told_to() -> None:
+    """As asyncio.wait_for may before Python 3.12: a worker that was told to stop while it connected went on for ever."""
+    is_opening, is_closed = threading.Event(), threading.Event()
+
+    class Deaf(Outlast):
+        @asynccontextmanager
+        async def working(self, options: WorkerOptions | None = None) -> AsyncGenerator[Deaf, None]:
+            is_opening.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            yield self
+            is_closed.set()
+
+    worker = WorkerThread(Deaf("sqlite://", workflows=[]))
+    assert is_opening.wait(20)
+    worker.stop()
+    assert is_closed.is_set()
 
 
 def test_a_steps_context_is_its_own(outlast: FlaskOutlast) -> None:

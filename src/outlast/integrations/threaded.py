@@ -62,15 +62,21 @@ class WorkerThread:
             logger.exception("The worker on a thread of this process has ended.")
 
     async def _work(self) -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
         assert task is not None
+
+        def stop() -> None:
+            # What is being opened may swallow a cancellation (asyncio.wait_for does before Python 3.12): that is not all.
+            told.set()
+            task.cancel()
+
         with self._lock:
             if self._is_told:
                 return
-            self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+            self._cancel = lambda: loop.call_soon_threadsafe(stop)
         try:
             async with self._app.working():
-                await loop.create_future()
+                await told.wait()
         finally:
             with self._lock:
                 self._cancel = None
