@@ -10,7 +10,7 @@ circle are none of the garbage collector's business (`gc=False`), which else loo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -330,6 +330,13 @@ class Store(Protocol):
 
         The answer to a claim may be lost after its COMMIT: those runs are owned by a worker that does not know of them, and
         its lease goes on being renewed, so nobody else would ever take them.
+        """
+        ...
+
+    def give_back(self, lease: Lease, run_ids: Collection[RunId]) -> Op[tuple[RunId, ...]]:
+        """Hand those of these runs back that are this worker's, claimable at once and with no lapse counted; return which.
+
+        Waits for nobody: one that others have locked is left for another call.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import StopKind
@@ -95,6 +95,9 @@ class SqlStore:
 
     def disown(self, lease: Lease, held: Sequence[RunId]) -> Op[int]:
         return self._workers.disown(lease, held)
+
+    def give_back(self, lease: Lease, run_ids: Collection[RunId]) -> Op[tuple[RunId, ...]]:
+        return self._workers.give_back(lease, run_ids)
 
     def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
         return self._workers.reap(sparing, waits=waits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -112,6 +112,18 @@ class Workers:
         if not proven.rows:
             raise lease_lost(lease)
         return (yield from self._give([lease.worker], lapses=0, held=held))
+
+    def give_back(self, lease: Lease, run_ids: Collection[RunId]) -> Op[tuple[RunId, ...]]:
+        proven = yield Statement(self._proven, leased(lease))
+        if not proven.rows:
+            raise lease_lost(lease)
+        dialect, owners = self._basis.dialect, self._basis.dialect.listed([lease.worker])
+        free = yield Statement(self._owned_and_free, {"owners": owners})
+        given = tuple([RunId(row[0]) for row in free.rows if row[0] in run_ids])
+        if given:
+            yield Statement(self._hand_back, {"owners": owners, "run_ids": dialect.listed(given), "lapsed": 0})
+            yield Statement(self._told)
+        return given
 
     def reap(self, sparing: WorkerId | None, *, waits: bool) -> Op[int]:
         # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next

@@ -52,6 +52,8 @@ class Claims:
         async with self._lock:
             if tenure.owns_strays:
                 await self._hand_back_strays(tenure)
+            if tenure.given_up:
+                await self._give_back(tenure)
             if limit <= 0 or not self._workflows:
                 return 0
             with self._place.parked.kept():
@@ -83,6 +85,12 @@ class Claims:
         store, lease, held = self._place.database.store, tenure.lease, tenure.held
         await self._place.database.run(lambda: store.disown(lease, held), patience=_PATIENCE)
         tenure.owns_strays = False
+
+    async def _give_back(self, tenure: Tenure) -> None:
+        """What others have locked meanwhile is given back with a later claim: nothing else waits for that."""
+        store, lease, run_ids = self._place.database.store, tenure.lease, frozenset(tenure.given_up)
+        given = await self._place.database.run(lambda: store.give_back(lease, run_ids), patience=_PATIENCE)
+        tenure.given_up.difference_update(given)
 
 
 class Looking:

@@ -51,6 +51,8 @@ class Tenure:
         self.is_over = False
         self.owns_strays = False
         """An answer was lost: runs may be owned that have no turn. None is started here until they are handed back."""
+        self.given_up: set[RunId] = set()
+        """Claimed runs that found no slot, and are still to be handed back."""
         self._place = place
         self._on_lease_lost = on_lease_lost
         self._flusher = Flusher(
@@ -96,7 +98,7 @@ class Tenure:
     @property
     def held(self) -> tuple[RunId, ...]:
         """All runs that this worker knows it owns."""
-        return (*self._desks, *self._starts, *self._claimed)
+        return (*self._desks, *self._starts, *self._claimed, *self.given_up)
 
     def can_start(self, run: NewRun) -> bool:
         """Say whether a new run could begin here at once."""
@@ -268,8 +270,9 @@ class Tenure:
         for run in runs:
             if run.id in self._desks:
                 self.begin(run, None)
+            else:
+                self.given_up.add(run.id)
         self._turnover.disappointed(time.monotonic())
-        self.owns_strays = True
         self._place.look()
 
     def _replay(self, run: ClaimedRun, facts: RunFacts) -> Drivable:

@@ -221,6 +221,24 @@ async def test_where_runs_leave_at_once_the_next_are_claimed_before_there_are_sl
         assert o.database.is_quiet
 
 
+async def test_runs_that_found_no_slot_are_handed_back_by_name_and_hold_nothing_up() -> None:
+    async with office(concurrency=4) as o:
+        (await o.database.next_asked("claim")).answer.set_result(claim())
+        await passes()
+        o.tenure.given_up.update({RunId("locked"), RunId("free")})
+        o.looking.kick()
+
+        handing = await o.database.next_asked("give_back")
+        assert handing.args == (LEASE, {"locked", "free"})
+        handing.answer.set_result((RunId("free"),))
+        (await o.database.next_asked("claim")).answer.set_result(claim())
+        await passes()
+        assert o.tenure.given_up == {"locked"}
+
+        o.looking.kick()
+        assert (await o.database.next_asked("give_back")).args == (LEASE, {"locked"})
+
+
 async def test_a_failing_look_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Incident F008: a transient error inside the loop was logged and the affected runs were forgotten for good."""
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0001)

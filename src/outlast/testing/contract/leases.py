@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status, StopKind
-from outlast.ports.store import Batch
-from outlast.testing.contract.desk import Desk, cases, finished, new_run, same, step
+from outlast.ports.store import Batch, Wait
+from outlast.testing.contract.desk import Desk, cases, finished, new_run, parked, same, step
 from outlast.testing.contract.verbs import (
     asking_after,
     claiming,
     disowning,
     flushing,
+    giving_back,
     reading,
     reaping,
     renewing,
     retiring,
+    signalling,
     stopping,
     writing,
 )
@@ -91,6 +93,33 @@ def a_worker_that_knows_all_its_runs_hands_none_back(desk: Desk) -> None:
 
     same(desk.do(disowning(lease, "r")), 0)
     same(desk.get("r").run.owner, lease.worker)
+
+
+def a_worker_gives_back_those_of_its_runs_that_it_names(desk: Desk) -> None:
+    lease, other = desk.worker(), desk.worker()
+    desk.begin("another's", other)
+    desk.start(new_run("kept"), new_run("given"))
+    desk.claim(lease)
+
+    same(desk.do(giving_back(lease, "given", "another's", "nobody's")), ("given",))
+
+    owners = [desk.get(run_id).run.owner for run_id in ("kept", "given", "another's")]
+    same(owners, [lease.worker, None, other.worker])
+    claimed = desk.claim_one(other)
+    same((claimed.id, claimed.lapses, claimed.turns), ("given", 0, 2))
+    same(desk.do(giving_back(lease)), ())
+
+
+def a_run_that_is_given_back_still_waits_for_its_signals(desk: Desk) -> None:
+    lease = desk.worker()
+    desk.begin("r", lease)
+    desk.do(writing(lease, parked("r", Wait("t", 0))))
+    desk.do(signalling("t", "d"))
+    desk.claim_one(lease)
+
+    same(desk.do(giving_back(lease, "r")), ("r",))
+
+    same([signal.topic for signal in desk.claim_one(lease).signals], ["t"])
 
 
 def a_lease_that_is_over_is_reaped_and_its_runs_count_a_lapse(desk: Desk) -> None:
@@ -181,6 +210,7 @@ def a_worker_whose_lease_is_over_can_write_nothing(desk: Desk) -> None:
     desk.refused(claiming(lease))
     desk.refused(renewing(lease))
     desk.refused(disowning(lease))
+    desk.refused(giving_back(lease, "r"))
     desk.refused(retiring(lease))
 
     same(desk.get("r"), before)
@@ -225,6 +255,8 @@ CASES = cases(
     a_worker_that_retires_hands_its_runs_back_without_a_lapse,
     a_worker_hands_back_what_it_does_not_know_it_owns,
     a_worker_that_knows_all_its_runs_hands_none_back,
+    a_worker_gives_back_those_of_its_runs_that_it_names,
+    a_run_that_is_given_back_still_waits_for_its_signals,
     a_lease_that_is_over_is_reaped_and_its_runs_count_a_lapse,
     a_lease_counts_until_its_last_microsecond,
     reaping_twice_counts_one_lapse,

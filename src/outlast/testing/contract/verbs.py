@@ -73,6 +73,10 @@ def disowning(lease: Lease, *held: str) -> Verb[int]:
     return lambda store: store.disown(lease, [RunId(run_id) for run_id in held])
 
 
+def giving_back(lease: Lease, *run_ids: str) -> Verb[tuple[RunId, ...]]:
+    return lambda store: store.give_back(lease, {RunId(run_id) for run_id in run_ids})
+
+
 def reading(run_id: str, *, journal: bool = True) -> Verb[RunDetails | None]:
     return lambda store: store.get(RunId(run_id), journal=journal)
 
