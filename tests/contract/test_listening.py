@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import pytest
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import StopKind
+from outlast.ports.database import Notice
 from outlast.ports.operation import Op
 from outlast.ports.store import Batch, Lease, NewSignal, RunFilter, Wait
+from outlast.stores.databases import notifications
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
@@ -183,6 +185,28 @@ async def test_a_listener_that_cannot_connect_stops_nobody() -> None:
 
     await database.listen(Ear())
     await database.close()
+
+
+async def test_closing_outlasts_a_reader_that_swallows_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """psycopg's notifies() may, when it comes while something is read: then closing waited for ever."""
+    monkeypatch.setattr(notifications, "_SWALLOWED", 0.01)
+    swallowed, for_ever = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def deaf(channel: str, notice: Notice) -> AsyncGenerator[Callable[[], Awaitable[object]]]:
+        async def read() -> None:
+            try:
+                await for_ever.wait()
+            except asyncio.CancelledError:
+                swallowed.set()
+            await for_ever.wait()
+
+        yield read
+
+    listening = notifications.Notifications(deaf, "channel")
+    await listening.listen(lambda _: None)
+    await listening.close()
+    assert swallowed.is_set()
 
 
 async def test_after_a_fork_the_child_closes_its_own_and_leaves_the_parents_listening_alone(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,6 +14,8 @@ from outlast.ports.database import Notice
 _log = logging.getLogger("outlast.database")
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 5.0
+_SWALLOWED: Final = 0.5
+"""Seconds after which a cancellation has been swallowed."""
 
 Ear: TypeAlias = Callable[[str, Notice], AbstractAsyncContextManager[Callable[[], Awaitable[object]]]]
 """Connects and listens to a channel; entered once it does, for a function whose result is awaited until it is cut off."""
@@ -46,11 +47,11 @@ class Notifications:
         if self._pid != os.getpid():
             # After a fork: the task and its loop are the parent's.
             self._task = None
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            # More than once: psycopg's notifies() may swallow a cancellation that comes while it reads.
+            task.cancel()
+            await asyncio.wait([task], timeout=_SWALLOWED)
 
     async def _keep_listening(self, notice: Notice, listening: Callable[[], None]) -> None:
         delay = _FIRST_DELAY
