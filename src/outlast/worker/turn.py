@@ -135,6 +135,10 @@ class Turn:
         if self._is_over or stop == self._stop:
             return
         self._stop = stop
+        if isinstance(self.state, Held):
+            # Going on, it might record what comes after something that could not be.
+            self._cannot_go_on(self.state.failure)
+            return
         try:
             self.execution.request_stop(stop)
         except Exception as error:

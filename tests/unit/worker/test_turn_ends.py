@@ -11,7 +11,7 @@ from outlast.errors import Failure, JournalMismatch
 from outlast.model.failures import decode_failure
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind
-from outlast.model.run import Status
+from outlast.model.run import Status, Stop
 from outlast.worker.steps import GIVEN_BACK
 from outlast.worker.turn import Released
 from support.turn_desk import CANCEL, TERMINATE, Desk
@@ -116,6 +116,23 @@ def test_a_run_that_cannot_be_recorded_is_held_without_what_could_not() -> None:
     assert staged.write is not None
     assert staged.write.held is not None
     assert "too long" in staged.write.held
+
+
+@pytest.mark.parametrize("stop, status", [(CANCEL, Status.SUSPENDED), (TERMINATE, Status.CANCELLED)])
+def test_a_request_to_stop_has_no_run_go_on_that_is_to_be_held(stop: Stop, status: Status) -> None:
+    """It came before the hold was written. What the run records next would stand after a gap, which nothing fills."""
+    desk = Desk(progress(records=[record(0)]))
+    desk.take()
+    desk.turn.refused(ValueError("too long"))
+    desk.execution.will(progress(records=[record(1, "$stop", Kind.STOP)], calls=[FakeStep("undo").call()]))
+
+    desk.turn.request_stop(stop)
+
+    staged = desk.flush()
+    assert staged.records == ()
+    assert staged.write is not None
+    assert (staged.write.keep, staged.write.status) == (False, status)
+    assert desk.ends == [(False, False)]
 
 
 def test_a_last_write_that_is_refused_holds_the_run() -> None:
