@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils.asyncio import async_unsafe
 
 from outlast import (
     BlockingContext,
@@ -319,6 +320,33 @@ def test_real_waiting_in_its_code_is_refused_as_in_any_workflow() -> None:
     assert isinstance(end, Finished)
     assert end.failure is not None
     assert end.failure.type == "outlast.errors.WorkflowIOError"
+
+
+@async_unsafe
+def query() -> None:
+    """Refuse an event loop, as Django's ORM does."""
+
+
+def test_django_s_refusal_is_told_as_what_belongs_in_a_step() -> None:
+    """It spoke of an async context, to people who write none."""
+
+    @workflow("querying")
+    def querying(ctx: BlockingContext) -> None:
+        query()
+
+    @workflow("querying")
+    async def querying_awaited(ctx: Context) -> None:
+        query()
+
+    for code in (querying, querying_awaited):
+        end = outcome(code)
+        assert isinstance(end, Finished)
+        assert end.failure is not None
+        assert end.failure.type == "outlast.errors.WorkflowIOError"
+        assert "Django's database is not available in workflow code" in end.failure.message
+        assert "Move it into a step" in end.failure.message
+        assert "query()" in end.failure.traceback
+        assert [inner.type for inner in end.failure.inner] == ["django.core.exceptions.SynchronousOnlyOperation"]
 
 
 def test_steps_that_are_done_together_are_in_flight_together() -> None:

@@ -16,7 +16,7 @@ from outlast.engine.definition import Workflow
 from outlast.engine.performing import Action, Outcome, Performing, step_failed
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
-from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, with_inner
+from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, told, with_inner
 from outlast.errors import DefinitionError, Failure, StepFailed
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
@@ -95,7 +95,7 @@ class Ending:
             elif error is None:
                 self._complete(main.result())
             else:
-                self._fail(error)
+                self._fail(told(error))
 
     def _complete(self, value: object) -> None:
         try:

@@ -9,13 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from outlast.engine.eventloop import TooManyHandles, WorkflowLoop
-from outlast.errors import Failure, RunTimedOut
+from outlast.errors import Failure, RunTimedOut, WorkflowIOError
 from outlast.model.durations import format_duration
 from outlast.model.failures import decode_failure, encode_failure, type_name
 from outlast.model.run import Status, Stop, StopKind
 from outlast.model.times import to_datetime
 
 STOP: Final = "$stop"
+_REFUSED_BY_DJANGO: Final = "django.core.exceptions.SynchronousOnlyOperation"
 _MOST_ROUNDS: Final = 100
 _MOST_HANDLES: Final = 100_000
 
@@ -45,6 +46,18 @@ def timed_out(deadline_at: int, created_at: int) -> Stop:
     limit = format_duration(to_datetime(deadline_at) - to_datetime(created_at))
     message = f"The run took longer than its timeout of {limit}."
     return Stop(StopKind.TIMEOUT, Failure(type=type_name(RunTimedOut), message=message), deadline_at)
+
+
+def told(error: BaseException) -> BaseException:
+    """Return the error that a run's code ended with, or one that says what to do about it.
+
+    Django sees the event loop that all workflow code runs on, and speaks of an async context, where a plain `def` has none.
+    """
+    if type_name(type(error)) != _REFUSED_BY_DJANGO:
+        return error
+    refused = WorkflowIOError("Django's database")
+    refused.__cause__ = error
+    return refused.with_traceback(error.__traceback__)
 
 
 def final_status(kind: StopKind) -> Status:
