@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Any, ClassVar
+
 from outlast.engine.decision import Progress
 from outlast.errors import Failure
 from outlast.model.ids import RunId
+from outlast.model.journal import Record
 from outlast.model.run import Status, Stop, StopKind
+from outlast.worker.bodies import Drive
 from outlast.worker.flusher import Staged, Writer
+from outlast.worker.plainturn import PlainTurn
 from outlast.worker.steps import Returned
 from outlast.worker.turn import Turn
 from support.worker_fakes import LEASE, FakePlace, ScriptedExecution
@@ -15,8 +21,58 @@ CANCEL = Stop(StopKind.CANCEL, Failure(type="x", message="no longer wanted"), 5)
 TERMINATE = Stop(StopKind.TERMINATE, Failure(type="x", message="at once"), 6)
 
 
+class ScriptedBody(ScriptedExecution):
+    """The execution of a plain workflow whose thread is the test: its code comes to rest when the test says so."""
+
+    def __init__(self, *script: Progress | Exception, rests_at_once: bool) -> None:
+        super().__init__(*script)
+        self.drives: deque[Drive] = deque()
+        self.rests_at_once = rests_at_once
+        self.told = _AtRest(self)
+        self.meanwhile: tuple[Record, ...] = ()
+
+    def recorded_meanwhile(self) -> tuple[Record, ...]:
+        assert self.drives
+        return self.meanwhile
+
+    def drive(self, drive: Drive) -> None:
+        assert not self.drives, "its code runs already"
+        self.drives.append(drive)
+        if self.rests_at_once:
+            self.rest()
+
+    def rest(self) -> None:
+        """What the code does until it waits is done."""
+        (drive,) = self.drives
+        outcome = self.answer() if drive.is_wanted else None
+        self.drives.clear()
+        drive.ended(outcome)
+
+    def answer(self) -> Progress | Exception:
+        try:
+            return self.run()
+        except Exception as error:  # noqa: BLE001  of the script
+            return error
+
+
+class _AtRest(list[tuple[object, ...]]):
+    """What an execution is told, which is nothing while its code runs."""
+
+    def __init__(self, body: ScriptedBody) -> None:
+        super().__init__()
+        self._body = body
+
+    def append(self, told: tuple[object, ...], /) -> None:
+        assert not self._body.drives, f"the code runs, and is told {told}"
+        super().append(told)
+
+
 class Desk:
     """Where a turn happens: the flusher and the host in one, with a turn that has begun."""
+
+    is_plain: ClassVar[bool] = False
+    """Whether the turns are those of plain workflows."""
+    rests_at_once: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -26,21 +82,23 @@ class Desk:
         stop: Stop | None = None,
     ) -> None:
         self.place = FakePlace()
-        self.execution = ScriptedExecution(*script)
+        self.body = ScriptedBody(*script, rests_at_once=self.rests_at_once)
+        self.execution: ScriptedExecution = self.body if self.is_plain else ScriptedExecution(*script)
         self.asked: list[Writer] = []
         self.ends: list[tuple[bool, bool]] = []
         self.is_leaving = False
         self.lease = LEASE
         self.is_lost = False
-        self.turn = Turn(
-            self,
-            self.place,  # type: ignore[arg-type]  # the part of it that a turn uses
-            RunId("r1"),
-            self.execution,
-            status=Status.RUNNING,
-            custom_status=custom_status,
-        )
+        self.turn = self._turn(custom_status)
         self.turn.begin(lapses=lapses, stop=stop)
+
+    def _turn(self, custom_status: str | None) -> Turn:
+        place: Any = self.place  # The part of one that a turn uses.
+        if self.is_plain:
+            return PlainTurn(
+                self, place, RunId("r1"), self.body, status=Status.RUNNING, custom_status=custom_status
+            )  # fmt: skip
+        return Turn(self, place, RunId("r1"), self.execution, status=Status.RUNNING, custom_status=custom_status)
 
     def write(self, writer: Writer) -> None:
         assert not self.asked, "at most one write at a time"

@@ -19,6 +19,7 @@ from outlast.model.run import Status, Stop
 from outlast.model.signal import StoredSignal
 from outlast.ports.store import Batch, Claim, ClaimedRun, ClaimRequest, FlushOutcome, Lease, Renewal
 from outlast.ports.transactions import Transactions
+from outlast.worker.bodies import Bodies
 from outlast.worker.databasetime import DatabaseTime
 from outlast.worker.granting import Ask, Grant
 from outlast.worker.parked import ParkedRuns
@@ -372,6 +373,7 @@ def workplace(database: FakeDatabase, *, concurrency: int = 10, cached: int = 10
         entropy=Random(1),
         steps=steps,  # type: ignore[arg-type]  # the same
         transactional=steps,  # type: ignore[arg-type]  # the same
+        bodies=Bodies(loop, context),
         parked=ParkedRuns(cached),
         look=lambda: heard.append(("look",)),
         look_at=lambda at: heard.append(("look at", at)),

@@ -124,7 +124,11 @@ class Execution:
     # What it answers.
 
     def run(self) -> Progress:
-        """Go on as far as possible. It must be called from a plain callback, never inside an asyncio task."""
+        """Go on as far as possible. It must be called from a plain callback, never inside an asyncio task.
+
+        That of a plain workflow may be called on a thread, always the same one, on which it has to be closed as well.
+        Nothing else is called meanwhile, but `recorded_meanwhile`.
+        """
         if self._is_replaying and self._journal.trouble is None:
             self._replay()
         calls: tuple[StepCall, ...] = ()
@@ -133,6 +137,13 @@ class Execution:
         if self._journal.trouble is not None:
             return self._held(self._journal.trouble)
         return Progress(self._journal.take_new(), calls, self._state(), self._status, self._code.custom_status)
+
+    def recorded_meanwhile(self) -> tuple[Record, ...]:
+        """Return what the `run` under way has recorded by now, the first part of what it will answer. From any thread.
+
+        Nothing of a `run` that replays: it may still find that the journal is not that of its code.
+        """
+        return self._journal.new if self._goes_on else ()
 
     def _held(self, trouble: OutlastError) -> Progress:
         """Give nothing out, whatever had been decided before the trouble was found."""

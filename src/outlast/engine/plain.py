@@ -1,7 +1,8 @@
 """Workflows written as a plain `def`: the same verbs, each of which returns when its answer is there.
 
 The code runs on a greenlet of its own, which stands still inside a verb while the run waits: no thread is held, and nothing
-else of a run is different. It is the coroutine around the greenlet that the run's event loop sees.
+else of a run is different. It is the coroutine around the greenlet that the run's event loop sees. A greenlet goes on only
+on the thread that began it, so whoever drives the run does that on one and the same thread; a worker has some for it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class BlockingContext:
     """The verbs of one run, for a workflow that is a plain `def`. See `Context`: names, options, errors and what happens on
     replay are the same; here each verb returns its value instead of something to await.
 
-    Code between two verbs runs on the worker's event loop, so it must not block it: whatever waits for the outside world
-    belongs in a step, where a plain function has a thread.
+    Code between two verbs runs on a thread, one of a few that the worker has for it, and may compute. Whatever waits for the
+    outside world belongs in a step: only its result is recorded.
     """
 
     __slots__ = ("_ctx", "run_id", "version", "workflow")

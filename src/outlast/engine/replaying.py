@@ -223,6 +223,11 @@ class Journal:
         assert record.seq == self._next_seq
         self._next_seq += 1
 
+    @property
+    def new(self) -> tuple[Record, ...]:
+        """The records added since the last time they were taken. One look, so that another thread may ask."""
+        return tuple(self._new)
+
     def take_new(self) -> tuple[Record, ...]:
         """Return the records added since the last time."""
         new, self._new = self._new, []

@@ -24,6 +24,7 @@ from outlast.ports.clock import Clock
 from outlast.ports.database import Database
 from outlast.ports.store import Lease, NewRun, Outcome, StartOutcome
 from outlast.ports.transactions import Transactions
+from outlast.worker.bodies import Bodies
 from outlast.worker.certainty import Certainty
 from outlast.worker.claiming import Claims, Looking
 from outlast.worker.databasetime import DatabaseTime, monotonic
@@ -76,7 +77,7 @@ class Shift:
             concurrency=options.concurrency, loop=loop, context=context, time=DatabaseTime(contract.clock),
             entropy=random.SystemRandom(), steps=steps,
             transactional=TransactionalSteps(contract.database, contract.transactions, steps, look=self.look),
-            parked=ParkedRuns(options.cached_runs), look=self.look, look_at=self._look_at,
+            bodies=Bodies(loop, context), parked=ParkedRuns(options.cached_runs), look=self.look, look_at=self._look_at,
             slot_freed=self._slot_freed, run_ended=self._run_ended,
         )  # fmt: skip
         self._options = options
@@ -377,7 +378,10 @@ class Shift:
         if not await self._until(lambda: tenure.is_idle or self._is_hurried, timeout) or not tenure.is_idle:
             await self._in_callback(tenure.cut)
             if not await self._until(lambda: tenure.is_idle, _GRACE):
-                logger.warning("Steps did not end when the worker stopped: %s go on elsewhere.", ", ".join(tenure.held))
+                logger.warning(
+                    "Steps, or the code of plain workflows, did not end when the worker stopped: %s go on elsewhere.",
+                    ", ".join(tenure.held),
+                )  # fmt: skip
                 await self._in_callback(tenure.abandon)
                 await self._until(lambda: tenure.is_idle, _LAST_WRITES)
 
@@ -400,6 +404,7 @@ class Shift:
             await self._heartbeat.stop()
         self.place.steps.close()
         await self._in_callback(self.place.parked.close)
+        await self.place.bodies.end(_GRACE)
 
     async def _retire(self, lease: Lease) -> None:
         store = self.place.database.store

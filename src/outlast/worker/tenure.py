@@ -19,8 +19,10 @@ from outlast.model.ids import RunId
 from outlast.model.run import Status, Stop
 from outlast.ports.store import ClaimedRun, Lease, NewRun, Outcome, StartOutcome
 from outlast.worker.beginning import Beginning
+from outlast.worker.bodies import Body
 from outlast.worker.drivable import Drivable, Unusable
 from outlast.worker.flusher import Flusher, Writer
+from outlast.worker.plainturn import PlainTurn
 from outlast.worker.starting import Start
 from outlast.worker.turn import Turn
 from outlast.worker.turnover import Turnover
@@ -213,7 +215,7 @@ class Tenure:
             deadline_at=None if run.timeout is None else at + run.timeout, signal_cursor=signal_cursor,
         )  # fmt: skip
         try:
-            execution: Drivable = self._place.execution(facts, ())
+            execution = self._place.execution(facts, ())
         except Exception as error:
             execution = Unusable(error)
         self._seat(run.workflow, run.version, 1, facts, execution).begin(stop=self._stops.pop(run.id, None))
@@ -285,9 +287,14 @@ class Tenure:
             return Unusable(error)
 
     def _seat(self, workflow: str, version: int, turns: int, facts: RunFacts, execution: Drivable) -> Turn:
-        turn = Turn(
-            self, self._place, facts.id, execution, status=facts.status, custom_status=facts.custom_status, turns=turns
-        )  # fmt: skip
+        if isinstance(execution, Body):
+            turn: Turn = PlainTurn(
+                self, self._place, facts.id, execution, status=facts.status, custom_status=facts.custom_status, turns=turns
+            )  # fmt: skip
+        else:
+            turn = Turn(
+                self, self._place, facts.id, execution, status=facts.status, custom_status=facts.custom_status, turns=turns
+            )  # fmt: skip
         self._desks[facts.id] = _Desk(turn, workflow, version, turns)
         self._place.turns += 1
         return turn

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from outlast.engine.decision import Finished, Held, Parked, State, StepCall, Working
+from outlast.engine.decision import Finished, Held, Parked, Progress, State, StepCall, Working
 from outlast.errors import Failure
 from outlast.model.failures import encode_failure, failure_of, in_ascii
 from outlast.model.ids import RunId
@@ -249,16 +249,28 @@ class Turn:
             return
         finally:
             self._place.driving = None
+        self._note(progress, progress.records, raised)
+        self._follow(progress.state)
+
+    def _note(
+        self, progress: Progress, records: tuple[Record, ...], raised: tuple[StepCall, BaseException] | None
+    ) -> None:
+        """Take over what the code, which is at rest, asks for; `records` are those that are not known yet."""
         self._status = progress.status
         self._custom_status = progress.custom_status
         self._calls += progress.calls
-        if progress.records:
-            self._records += progress.records
-            if self._attempts and any(record.kind is Kind.STOP for record in progress.records):
-                self._tell_attempts()
+        if records:
+            self._record(records)
         if raised is not None:
             attempt_failed(self.id, *raised, progress.records)
-        state = progress.state
+
+    def _record(self, records: tuple[Record, ...]) -> None:
+        self._records += records
+        if self._attempts and any(record.kind is Kind.STOP for record in records):
+            self._tell_attempts()
+
+    def _follow(self, state: State) -> None:
+        """Go where the code has come to."""
         if isinstance(state, Held):
             self._cannot_go_on(state.failure)
             return

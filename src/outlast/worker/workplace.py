@@ -17,7 +17,9 @@ from outlast.model.journal import Record
 from outlast.model.options import Retry
 from outlast.ports.database import Database
 from outlast.ports.store import Outcome
+from outlast.worker.bodies import Bodies, Body
 from outlast.worker.databasetime import DatabaseTime
+from outlast.worker.drivable import Drivable
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
 from outlast.worker.transactional import TransactionalSteps
@@ -42,6 +44,7 @@ class Workplace:
     entropy: Entropy
     steps: Steps
     transactional: TransactionalSteps
+    bodies: Bodies
     parked: ParkedRuns
     look: Callable[[], None]
     """Runs may be claimable now."""
@@ -66,13 +69,13 @@ class Workplace:
         """Call `look` when it may be `at` by the database's time."""
         return self.call_later(self.time.seconds_until(at), look)
 
-    def execution(self, facts: RunFacts, records: tuple[Record, ...]) -> Execution:
+    def execution(self, facts: RunFacts, records: tuple[Record, ...]) -> Drivable:
         """Make the execution of a run from its journal. Raises UnknownWorkflow, and whatever a bad journal makes of it."""
         workflow = self.workflows.get((facts.workflow, facts.version))
         if workflow is None:
             known = tuple(f"{name} version {version}" for name, version in self.workflows)
             raise UnknownWorkflow(facts.workflow, facts.version, known)
-        return Execution(
+        execution = Execution(
             workflow,
             facts,
             records,
@@ -81,6 +84,7 @@ class Workplace:
             default_retry=self.default_retry,
             too_big=self.database.too_big,
         )
+        return Body(execution, self.bodies) if workflow.is_plain else execution
 
     def hold_until(self, run_id: RunId) -> int:
         """Return when a run that cannot go on is tried again: in 30 s, doubling each time this process holds it again,

@@ -15,6 +15,8 @@ from support.worker_fakes import LEASE, FakeAttempt, FakeStep, progress, record
 
 ENTRY = record(99, "pay")
 
+pytestmark = pytest.mark.usefixtures("each_kind_of_turn")
+
 
 def pay() -> StepCall:
     return FakeStep("pay").call(is_transactional=True)

@@ -14,6 +14,8 @@ from outlast.worker.steps import Raised
 from support.turn_desk import CANCEL, TERMINATE, Desk
 from support.worker_fakes import PARKED, FakeStep, progress, record
 
+pytestmark = pytest.mark.usefixtures("each_kind_of_turn")
+
 
 def test_a_first_step_begins_at_once_because_nothing_is_to_be_recorded_before_it() -> None:
     desk = Desk(progress(calls=[FakeStep("a").call()]))
