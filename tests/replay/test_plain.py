@@ -28,6 +28,7 @@ from outlast import (
 )
 from outlast.engine import plain as module
 from outlast.engine.decision import Finished, Parked, Working
+from outlast.engine.execution import Execution
 from outlast.model.run import Status
 from support.replaying import Rehearsal, ended, for_every_crash, outcome
 
@@ -320,6 +321,34 @@ def test_real_waiting_in_its_code_is_refused_as_in_any_workflow() -> None:
     assert isinstance(end, Finished)
     assert end.failure is not None
     assert end.failure.type == "outlast.errors.WorkflowIOError"
+
+
+def test_what_has_ended_is_known_while_the_code_goes_on_and_nothing_while_it_is_replayed() -> None:
+    seen: list[list[str]] = []
+    looking: list[Execution] = []
+
+    def look() -> None:
+        seen.append([record.name for record in looking[-1].recorded_meanwhile()])
+
+    @workflow("looking")
+    def code(ctx: BlockingContext) -> None:
+        ctx.random()
+        look()
+        ctx.do(charge("chair"))
+        ctx.uuid()
+        look()
+
+    run = Rehearsal(code)
+    looking.append(run.execution())
+    turn = run.begin(kept=looking[-1])
+    turn.perform("charge")
+    assert seen == [[], ["charge", "$uuid:0"]]
+    assert turn.progress.records[:2] == tuple(run.journal[1:3])
+
+    again = run.cut(2)
+    looking.append(again.execution())
+    again.begin(kept=looking[-1])
+    assert seen[2:] == [[], []]
 
 
 @async_unsafe

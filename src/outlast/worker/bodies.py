@@ -9,13 +9,17 @@ Held by tests/unit/worker/test_bodies.py and tests/e2e/test_plain_threads.py.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
+import ctypes
 import logging
+import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread
+from time import monotonic
 from typing import Final, Protocol
 
 from outlast.engine.decision import Finished, Held, Progress, StepCall
@@ -29,6 +33,14 @@ logger = logging.getLogger("outlast.worker")
 _MOST: Final = 4
 """Threads of one worker. Code that computes gains nothing by more of them; with one, code that blocks would hold up all
 other plain workflows."""
+
+
+_GRACE: Final = 1.0
+"""Seconds in which code that still runs has to end when the process does."""
+
+
+class _ProcessEnds(KeyboardInterrupt):
+    """Raised in code that still runs when the process ends. Of this base, because no task keeps it as its outcome."""
 
 
 class Drive:
@@ -129,6 +141,8 @@ class BodyThread:
         while (job := self._inbox.get()) is not None:
             try:
                 job()
+            except _ProcessEnds:
+                return
             except BaseException:
                 logger.exception("What a workflow left could not be put away.")
             del job  # An idle thread must not keep the last run alive.
@@ -137,10 +151,15 @@ class BodyThread:
     def _drive(self, drive: Drive, run: Callable[[], Progress], returned: Callable[[Progress], None]) -> None:
         outcome: Progress | BaseException | None = None
         if drive.is_wanted:
+            thread = current_thread()
+            _at_work.add(thread)
             try:
                 outcome = run()
             except BaseException as error:
                 outcome = error
+            _at_work.discard(thread)
+            if _ending:
+                raise _ProcessEnds  # What the code made of that is no outcome.
         self._tell(self._driven, drive, outcome, returned)
 
     def _driven(
@@ -228,3 +247,29 @@ class Body:
 
 def _busy(thread: BodyThread) -> int:
     return thread.busy
+
+
+_at_work: Final[set[Thread]] = set()
+"""The threads of this process on which code runs at this moment."""
+
+_ending: Final[list[Thread]] = []
+"""Those of them that were told to end."""
+
+
+@atexit.register
+def _end_code() -> None:
+    """End the code that still runs, if Python can.
+
+    A daemon thread that asks for the interpreter afterwards is ended by the unwinding of its stack (Python 3.14 lets it hang
+    instead), and what greenlet has there does not bear that: the process would end with a segmentation fault.
+    """
+    _ending.extend(_at_work)
+    for thread in _ending:
+        ident = ctypes.c_ulong(thread.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_ProcessEnds))
+    until = monotonic() + _GRACE
+    for thread in _ending:
+        thread.join(max(0.0, until - monotonic()))
+
+
+os.register_at_fork(after_in_child=_at_work.clear)  # They are threads of the parent.
