@@ -122,7 +122,8 @@ class BodyThread:
         self._loop = loop
         self._context = context
         self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        Thread(target=context.copy().run, args=(self._serve,), name=name, daemon=True).start()
+        self._thread = Thread(target=context.copy().run, args=(self._serve,), name=name, daemon=True)
+        self._thread.start()
 
     def drive(self, drive: Drive, run: Callable[[], Progress], returned: Callable[[Progress], None]) -> None:
         """Call `run` here; then, on the loop, `returned` with what it returned, and end the drive."""
@@ -171,6 +172,7 @@ class BodyThread:
         drive.ended(outcome)
 
     def _ended(self) -> None:
+        self._thread.join()  # That was its last word.
         if not self.ended.done():
             self.ended.set_result(None)
 
