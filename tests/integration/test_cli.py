@@ -144,6 +144,7 @@ def test_a_worker_works_by_what_its_command_line_says(cli: Cli, app: Outlast) ->
     "option, said",
     [
         (("--concurrency", "0"), "concurrency=...) is a whole number from 1"),
+        (("--concurrency", "1000001"), "concurrency=...) is a whole number from 1 to 1,000,000; 1000001 is not."),
         (("--lease", "soon"), "lease=...) must be"),
     ],
 )

@@ -152,7 +152,9 @@ class FakeDatabase:
     def close_blocking(self) -> None:
         self.asked.append("close_blocking")
 
-    async def run(self, make: Callable[[], Op[T]], *, repeatable: bool = True, patience: float = 30.0) -> T:
+    async def run(
+        self, make: Callable[[], Op[T]], *, repeatable: bool = True, patience: float = 30.0, waits: bool = True
+    ) -> T:
         return self.run_blocking(make)
 
     def run_blocking(self, make: Callable[[], Op[T]], *, repeatable: bool = True, patience: float = 30.0) -> T:

@@ -231,10 +231,10 @@ class Client:
         self._access.wake()
         return outcome
 
-    async def _create(self, runs: Sequence[NewRun]) -> Sequence[StartOutcome]:
-        return await self._access.database.run(lambda: self._calls.create(runs, together=False))
+    async def _create(self, runs: Sequence[NewRun], *, waits: bool) -> Sequence[StartOutcome]:
+        return await self._access.database.run(lambda: self._calls.create(runs, together=False), waits=waits)
 
-    async def _look(self, run_ids: Sequence[RunId]) -> Sequence[Outcome | None]:
+    async def _look(self, run_ids: Sequence[RunId], *, waits: bool) -> Sequence[Outcome | None]:  # noqa: ARG002  it never does
         return await self._perform(self._calls.look(run_ids))
 
     def _on_loop(self) -> _OnLoop:

@@ -13,6 +13,8 @@ from outlast.model.durations import Duration, parse_duration
 Jitter = Literal["none", "full", "equal"]
 OnCancel = Literal["finish", "abort"]
 MAX_PRIORITY: Final = 2_097_151
+_MOST: Final = 1_000_000
+"""Of anything that a worker has many of: more is a mistake, and far more no number that a database takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +160,10 @@ class WorkerOptions:
             ("threads", self.threads, 1),
             ("cached_runs", self.cached_runs, 0),
         ):
-            if type(value) is not int or value < least:
-                raise InvalidArgument(f"WorkerOptions({name}=...) is a whole number from {least}; {value!r} is not.")
+            if type(value) is not int or not least <= value <= _MOST:
+                raise InvalidArgument(
+                    f"WorkerOptions({name}=...) is a whole number from {least} to {_MOST:,}; {value!r} is not."
+                )
         if self.around_steps is not None and not callable(self.around_steps):
             raise InvalidArgument(f"WorkerOptions(around_steps=...) is a function; {self.around_steps!r} is not.")
         for name, duration in (("lease", self.lease), ("poll", self.poll)):

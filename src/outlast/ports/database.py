@@ -53,8 +53,9 @@ class Database(Protocol):
         """Close the blocking side."""
         ...
 
-    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
-        """Run an op as one transaction of our own."""
+    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0, waits: bool = True) -> T:
+        """Run an op as one transaction of our own. `waits`: where another transaction holds what it needs, try again;
+        without it DatabaseBusy is raised at once."""
         ...
 
     def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:

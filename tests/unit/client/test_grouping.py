@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from outlast.client.grouping import Grouped
-from outlast.errors import DatabaseUnavailable
+from outlast.errors import DatabaseBusy, DatabaseUnavailable
+from support.worker_fakes import passes
 
 
 class Recorder:
@@ -19,10 +20,12 @@ class Recorder:
         self.gate.set()
         self.asked = asyncio.Event()
 
-    async def __call__(self, numbers: Sequence[int]) -> Sequence[int]:
+    async def __call__(self, numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
         self.groups.append(list(numbers))
         self.asked.set()
         await self.gate.wait()
+        if 77 in numbers and not waits:
+            raise DatabaseBusy("others have 77")
         if 13 in numbers:
             raise ValueError("13")
         return [number * 2 for number in numbers]
@@ -97,7 +100,7 @@ async def test_one_refused_question_does_not_take_its_neighbours_with_it() -> No
 async def test_an_absent_database_is_told_to_all_and_asked_once() -> None:
     asked: list[Sequence[int]] = []
 
-    async def away(numbers: Sequence[int]) -> Sequence[int]:
+    async def away(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
         asked.append(numbers)
         raise DatabaseUnavailable("away")
 
@@ -107,6 +110,49 @@ async def test_an_absent_database_is_told_to_all_and_asked_once() -> None:
 
     assert [type(answer) for answer in answers] == [DatabaseUnavailable, DatabaseUnavailable]
     assert asked == [[1, 2]]
+
+
+async def test_who_waits_for_another_transaction_waits_beside_the_others() -> None:
+    """A start of an id that a caller has started and not committed made all starts of the process wait, and fail."""
+    patient, freed = list[list[int]](), asyncio.Event()
+
+    class Held(Recorder):
+        async def __call__(self, numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
+            if waits:
+                patient.append(list(numbers))
+                await freed.wait()
+            return await super().__call__(numbers, waits=waits)
+
+    grouped = Grouped(Held(), most=10)
+    held = asyncio.ensure_future(grouped.ask(77))
+    assert await asyncio.gather(*(grouped.ask(number) for number in range(6))) == [0, 2, 4, 6, 8, 10]
+    assert await grouped.ask(8) == 16
+    assert (held.done(), patient) == (False, [[77]])
+
+    freed.set()
+    assert await held == 154
+    await grouped.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_no_more_than_four_wait_for_others_at_once() -> None:
+    waiting, freed = list[int](), asyncio.Event()
+
+    async def held(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
+        if not waits:
+            raise DatabaseBusy("others have it")
+        waiting.extend(numbers)
+        await freed.wait()
+        raise DatabaseBusy("others had it for long")
+
+    grouped = Grouped(held, most=10)
+    asked = [asyncio.ensure_future(grouped.ask(number)) for number in range(6)]
+    await passes(20)
+    assert len(waiting) == 4
+    freed.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {str(answer) for answer in answers} == {"others had it for long"}
+    assert sorted(waiting) == list(range(6))
 
 
 async def test_a_caller_that_went_away_is_not_asked_for() -> None:
@@ -166,7 +212,7 @@ async def test_the_work_does_not_run_in_the_context_of_who_asked_first() -> None
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     seen: list[str] = []
 
-    async def look(numbers: Sequence[int]) -> Sequence[int]:
+    async def look(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
         seen.append(variable.get())
         return numbers
 
@@ -177,7 +223,7 @@ async def test_the_work_does_not_run_in_the_context_of_who_asked_first() -> None
 
 
 async def test_an_answer_of_the_wrong_length_is_an_error_and_no_hang() -> None:
-    async def short(numbers: Sequence[int]) -> Sequence[int]:
+    async def short(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
         return []
 
     with pytest.raises(ValueError, match="zip"):

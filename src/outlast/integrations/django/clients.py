@@ -139,5 +139,5 @@ class Alone(Grouped[Q, A]):
     """Each question by itself, in its caller's context: that tells on which thread Django works for it."""
 
     async def ask(self, question: Q) -> A:
-        answers: Sequence[A] = await self._perform([question])
+        answers: Sequence[A] = await self._perform([question], waits=True)
         return answers[0]

@@ -81,10 +81,9 @@ class DjangoDatabase(SqlDatabase):
         if self.is_home():
             await self._at_home.close()
 
-    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:
-        if self.is_home():
-            return await self._at_home.run(make, repeatable=repeatable, patience=patience)
-        return await super().run(make, repeatable=repeatable, patience=patience)
+    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0, waits: bool = True) -> T:
+        run = self._at_home.run if self.is_home() else super().run
+        return await run(make, repeatable=repeatable, patience=patience, waits=waits)
 
     async def listen(self, notice: Notice) -> None:
         if self.is_home():

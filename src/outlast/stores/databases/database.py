@@ -105,8 +105,10 @@ class SqlDatabase:
             self._own.close_blocking()
         self._blocking_road.close()
 
-    async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE) -> T:
-        return await self._attempt(make, _Attempts(self._basis, repeatable, patience))
+    async def run(
+        self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE, waits: bool = True
+    ) -> T:
+        return await self._attempt(make, _Attempts(self._basis, repeatable, patience, waits=waits))
 
     async def _attempt(self, make: MakeOp[T], attempts: _Attempts) -> T:
         while True:
@@ -224,10 +226,13 @@ def _store(basis: Basis) -> SqlStore:
 class _Attempts:
     """Decide after a failure: raise, or how long to wait before the next attempt."""
 
-    def __init__(self, basis: Basis, repeatable: bool, patience: float, *, opens: str | None = None) -> None:
+    def __init__(
+        self, basis: Basis, repeatable: bool, patience: float, *, waits: bool = True, opens: str | None = None
+    ) -> None:
         """`opens` names the database when it is being opened: then somebody is told at once that it does not answer."""
         self._dialect = basis.dialect
         self._repeatable = repeatable
+        self._waits = waits and repeatable
         self._patience = patience
         self._until = time.monotonic() + patience
         self._delays = _delays()
@@ -253,7 +258,7 @@ class _Attempts:
                 "The connection to the database broke while a transaction was being committed; whether it was is not "
                 "known here."
             ) from error.__cause__
-        if trouble is Trouble.HELD and not self._repeatable:
+        if trouble is Trouble.HELD and not self._waits:
             raise DatabaseBusy(f"Another transaction holds what this one needs: {_told(error)}") from error
         delay = next(self._delays)
         if self._why is None or not isinstance(error, TimeoutError):
