@@ -135,6 +135,19 @@ async def test_an_open_start_holds_up_those_alone_who_start_the_same(server_url:
     assert set(calls.values()) == {1}
 
 
+async def test_an_open_start_holds_up_no_other_start_of_a_process_without_a_worker(server_url: str) -> None:
+    async with Outlast(server_url, workflows=[adding], worker=False) as client:
+        async with transaction(server_url) as tx:
+            await client.start(adding, 1, id="one", tx=tx)
+            async with asyncio.timeout(20):
+                again = asyncio.create_task(client.start(adding, 1, id="one"))
+                others = await asyncio.gather(*(client.start(adding, number) for number in range(20)))
+            assert {one.created for one in others} == {True}
+            assert not again.done()
+
+        assert (await again).created is False
+
+
 async def test_a_lease_outlasts_an_open_transaction(server_url: str) -> None:
     """What waits for the caller's lock holds the worker's own row, which its renewal changes: for half a second at a time,
     and on MySQL and MariaDB, which count whole ones, for one."""
