@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outlast.engine.decision import Entropy
-from outlast.errors import Failure, NonRetryable, RetryAfter
+from outlast.errors import Failure, InvalidDuration, NonRetryable, RetryAfter
 from outlast.model.durations import LONGEST, to_us
 from outlast.model.failures import failure_of
 from outlast.model.options import RetryPolicy
@@ -40,10 +40,11 @@ def judge(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entr
     """Decide what follows when attempt number `attempt` raised. Never raises: options that do make the step give up.
 
     NonRetryable gives up and RetryAfter sets the delay wherever they stand: raised themselves, as the cause of what was
-    raised (`raise ... from`), or inside an exception group.
+    raised (`raise ... from`), or inside an exception group. A duration that is none, such as RetryAfter(5), is a mistake that
+    another attempt would make again.
     """
     failure = failure_of(error)
-    if attempt >= policy.attempts or find(error, NonRetryable) is not None:
+    if attempt >= policy.attempts or find(error, NonRetryable) or find(error, InvalidDuration):
         return GivenUp(failure)
     option = "Retry(retry_if=...)"
     try:
