@@ -40,8 +40,8 @@ def judge(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entr
     """Decide what follows when attempt number `attempt` raised. Never raises: options that do make the step give up.
 
     NonRetryable gives up and RetryAfter sets the delay wherever they stand: raised themselves, as the cause of what was
-    raised (`raise ... from`), or inside an exception group. A duration that is none, such as RetryAfter(5), is a mistake that
-    another attempt would make again.
+    raised (`raise ... from`), or inside an exception group. A duration that is none, such as RetryAfter(5), is a mistake
+    that another attempt would make again.
     """
     failure = failure_of(error)
     if attempt >= policy.attempts or find(error, NonRetryable) or find(error, InvalidDuration):
