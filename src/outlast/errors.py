@@ -301,12 +301,20 @@ class ConditionNotWon(OutlastError):
 
 
 class JournalMismatch(OutlastError):
-    """The code no longer matches what the run has recorded. Nothing new was done; the run is held until it matches."""
+    """The code no longer matches what the run has recorded. Nothing new was done; the run is held until it matches.
 
-    def __init__(self, run_id: str, position: int, recorded: str, found: str) -> None:
+    `found` is what the code asks for instead, or the error that it raised, which then is the cause (`__cause__`); `place` is
+    the line of the application's code, empty when that is not known.
+    """
+
+    def __init__(
+        self, run_id: str, position: int, recorded: str, found: str, *, place: str = "", has_raised: bool = False
+    ) -> None:
+        does = f"{'raised' if has_raised else 'asks for'} {found.removesuffix('.')}{f' ({place})' if place else ''}"
+        mend = "mend what it raised, or restore" if has_raised else "restore"
         super().__init__(
             f"Run {run_id!r} no longer matches its code: entry {position} of its journal is {recorded}, but the code "
-            f"asks for {found}. The run is held and goes on by itself when code that matches is deployed: restore the "
+            f"{does}. The run is held and goes on by itself when code that matches is deployed: {mend} the "
             "old code under its version and give the changed workflow a new version. If the code has not changed, it goes "
             "another way by itself, as when it iterates over a set, whose order differs between processes: sort it."
         )
@@ -314,6 +322,7 @@ class JournalMismatch(OutlastError):
         self.position = position
         self.recorded = recorded
         self.found = found
+        self.place = place
 
 
 class NonRetryable(OutlastError):

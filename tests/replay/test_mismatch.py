@@ -277,7 +277,7 @@ def test_a_run_that_fails_before_all_that_is_recorded_is_held_too() -> None:
     async def broken(ctx: Context) -> str:
         raise ValueError("a bug in the new code")
 
-    said(recorded(3).replaced(broken))
+    assert "but the code raised ValueError: a bug in the new code (" in said(recorded(3).replaced(broken))
 
 
 def test_a_definition_error_before_recorded_things_holds_the_run_instead_of_failing_it() -> None:

@@ -60,7 +60,8 @@ def test_code_that_waits_for_nothing_ends_with_an_error_that_says_so() -> None:
     assert end.failure is not None
     assert (end.status, end.failure.type) == (Status.FAILED, "outlast.errors.DefinitionError")
     assert "waits for something that nothing will ever give it" in end.failure.message
-    assert "waits in Event.wait (line" in end.failure.message
+    assert "stuck (line" in end.failure.message
+    assert f"of {__name__}). " in end.failure.message
     assert "real I/O answers belongs in a step" in end.failure.message
     assert undone == ["a"]
 

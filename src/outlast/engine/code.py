@@ -121,6 +121,7 @@ class Code:
         self.waits: Waits = Waits(journal, time, self.loop, cursor=facts.signal_cursor, since=facts.created_at)
         self.custom_status = facts.custom_status
         self.main: asyncio.Task[Any] | None = None
+        journal.asking = self.loop.asking
         self.fatal: DefinitionError | None = None
         """The first misuse. It ends the run, whatever the code makes of the error."""
         self._is_stopping = False
@@ -183,10 +184,11 @@ class Code:
         self.loop.drop()
         self.loop.leave()
 
-    def found(self) -> str:
-        """Say what the code asks for that is not recorded."""
-        if self.is_over:
-            return "the end of the workflow"
+    def found(self) -> str | BaseException:
+        """Say what the code asks for that is not recorded, or give what it raised instead."""
+        if self.main is not None and self.main.done():
+            error = None if self.main.cancelled() else self.main.exception()
+            return "the end of the workflow" if error is None else error
         return self.performing.first_waiting() or "nothing of that name"
 
     # What the code asks for: see `Host`.

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import events
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from contextvars import Context
+from itertools import chain
 from types import FrameType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
+
+from outlast.model.origins import frame_of_application
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -111,17 +114,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, in the order they were made."""
         return [task for task in self._tasks if not task.done()]
 
-    def standing(self) -> str:
-        """Say in which function the first task waits; empty when nobody can tell."""
-        for task in self.tasks:
-            inner: Any = task.get_coro()
-            frame = None
-            while inner is not None:
-                frame = getattr(inner, "cr_frame", None) or frame
-                inner = getattr(inner, "cr_await", None)
-            if frame is not None:
-                return f"{frame.f_code.co_qualname} (line {frame.f_lineno} of {frame.f_globals.get('__name__')})"
-        return ""
+    def standing(self) -> FrameType | None:
+        """Return where the application's code waits in the first task that tells; None when none does."""
+        return frame_of_application(self._waiting_frames())
+
+    def asking(self) -> FrameType | None:
+        """Return the frame of the application's code that runs now, or where it waits; None when that is not known."""
+        above = _frames_above() if running_loop() is self else ()
+        return frame_of_application(chain(above, self._waiting_frames()))
+
+    def _waiting_frames(self) -> Iterator[FrameType]:
+        return chain.from_iterable(reversed([*_frames_of(task)]) for task in self.tasks)
 
     def run_ready(self, *, most: int | None = None) -> None:
         """Run what is ready, and what becomes ready by that, until nothing is. Raises TooManyHandles if that never ends.
@@ -383,3 +386,21 @@ def _refusal(name: str) -> Callable[..., asyncio.Future[Any]]:
 for _name in dir(asyncio.AbstractEventLoop):
     if not _name.startswith("_") and _name not in vars(WorkflowLoop):
         setattr(WorkflowLoop, _name, _refusal(_name))
+
+
+def _frames_of(task: asyncio.Task[Any]) -> Iterator[FrameType]:
+    """Give the frames that a task stands in, the outermost first."""
+    inner: Any = task.get_coro()
+    while inner is not None:
+        frame = getattr(inner, "cr_frame", None)
+        if frame is not None:
+            yield frame
+        inner = getattr(inner, "cr_await", None)
+
+
+def _frames_above() -> Iterator[FrameType]:
+    """Give the frames of what a loop runs now, the innermost first. What drives the loop is the application's code too."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells
+    while frame is not None and frame.f_code is not WorkflowLoop.run_ready.__code__:
+        yield frame
+        frame = frame.f_back

@@ -11,6 +11,7 @@ A turn calls `resume` once, then `run` whenever something has happened. `run` go
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from types import FrameType
 from typing import Any, Final
 
 from outlast.engine.code import AskedStep, Code
@@ -161,7 +162,7 @@ class Execution:
             self._goes_on = False
             self._code.note(DefinitionError(
                 f"Run {self._facts.id!r} waits for something that nothing will ever give it: no step, sleep, wait or timer "
-                f"is left, but its code waits in {self._code.loop.standing() or 'a future'}. What a driver, a thread or any "
+                f"is left, but its code waits in {_told(self._code.loop.standing())}. What a driver, a thread or any "
                 "real I/O answers belongs in a step: `await ctx.step('name', fn)` or a function with @step. What other code "
                 "tells it, instead of a future, an event or a queue, is a signal: ctx.wait_for."
             ))  # fmt: skip
@@ -218,7 +219,7 @@ class Execution:
             while self._fits and self._journal.deliver_next(self._code.found):
                 self._code.rest()
             if self._code.fatal is not None and self._journal.next_unmatched not in (None, self._journal.stop):
-                raise self._journal.mismatched_next(str(self._code.fatal))
+                raise self._journal.mismatched_next(self._code.fatal)
             if self._journal.trouble is None:
                 self._journal.check_all_asked(self._code.found)
                 self._ending.replay()
@@ -295,3 +296,9 @@ class Execution:
         elif deadline_at is not None:
             self._ending.begin(timed_out(deadline_at, self._facts.created_at))
         return True
+
+
+def _told(frame: FrameType | None) -> str:
+    if frame is None:
+        return "a future"
+    return f"{frame.f_code.co_qualname} (line {frame.f_lineno} of {frame.f_globals.get('__name__')})"

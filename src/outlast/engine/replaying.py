@@ -7,11 +7,14 @@ them to the code one at a time, in the order they were recorded. All others are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 from typing import Final, Protocol, TypeVar
 
 from outlast.errors import JournalMismatch, OutlastError, ValueUnreadable
+from outlast.model.failures import failure_of
 from outlast.model.ids import RunId
 from outlast.model.journal import Kind, Phase, Record
+from outlast.model.origins import origin
 
 X = TypeVar("X", bound=OutlastError)
 
@@ -69,6 +72,8 @@ class Journal:
         """What the code saw when it looked at the clock. Nothing depends on whether it looks."""
         self.delivered_at: int = 0
         """When what was delivered last was recorded."""
+        self.asking: Callable[[], FrameType | None] = _nowhere
+        """Tells which line of the application's code asks now."""
         self.trouble: OutlastError | None = None
         """Why the run cannot go on with this code. It stands, whatever the code makes of the error."""
         self._askers: dict[str, Asker | None] = {}
@@ -129,7 +134,7 @@ class Journal:
         """The code has used this name; `asker` is told of its delivery."""
         self._askers[name] = asker
 
-    def deliver_next(self, found: Callable[[], str]) -> bool:
+    def deliver_next(self, found: Callable[[], str | BaseException]) -> bool:
         """Hand the next recorded delivery to whoever asked for it; False when there is none.
 
         Raises JournalMismatch when the code, which has come to rest, did not ask for it; `found` says what it did instead.
@@ -167,20 +172,29 @@ class Journal:
             raise self.mismatched_next(f"{kind} {name!r} before it")
         return recorded
 
-    def check_all_asked(self, found: Callable[[], str]) -> None:
+    def check_all_asked(self, found: Callable[[], str | BaseException]) -> None:
         """Raise JournalMismatch when something recorded was never asked for; `found` says what the code did instead."""
         for recorded in self._unasked.values():
             raise self.mismatched(recorded.first, found())
 
-    def mismatched_next(self, found: str) -> JournalMismatch:
+    def mismatched_next(self, found: str | BaseException) -> JournalMismatch:
         """Note that the code does something that cannot come before what is recorded next."""
         later = self.next_unmatched
         assert later is not None
         return self.mismatched(later, found)
 
-    def mismatched(self, record: Record, found: str) -> JournalMismatch:
-        """Note that the code does not match a record."""
-        return self.note(JournalMismatch(self._run_id, record.seq, f"{record.kind} {record.name!r}", found))
+    def mismatched(self, record: Record, found: str | BaseException) -> JournalMismatch:
+        """Note that the code does not match a record: what it asks for instead, or what it raised."""
+        recorded = f"{record.kind} {record.name!r}"
+        if isinstance(found, str):
+            frame = self.asking()
+            place = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            return self.note(JournalMismatch(self._run_id, record.seq, recorded, found, place=place))
+        failure = failure_of(found)
+        place = str(origin(failure) or "")
+        mismatch = JournalMismatch(self._run_id, record.seq, recorded, str(failure), place=place, has_raised=True)
+        mismatch.__cause__ = found
+        return self.note(mismatch)
 
     def unreadable(self, record: Record, reason: str) -> ValueUnreadable:
         """Note that a record cannot be read."""
@@ -237,3 +251,7 @@ class Journal:
 def latest(records: Iterable[Record], since: int) -> int:
     """Return the latest time that records were made at: the run has lived until then."""
     return max((record.recorded_at for record in records), default=since)
+
+
+def _nowhere() -> None:
+    """No code runs yet."""

@@ -1,10 +1,11 @@
-"""Where in the application's code something failed, read from the text of a traceback."""
+"""Where in the application's code something failed or stands, read from the text of a traceback or from frames."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 from outlast.errors import Failure
@@ -53,6 +54,18 @@ def places(failure: Failure) -> tuple[Place, ...]:
     return tuple([place for place in found if not _INSTALLED.search(place.file)] or found)
 
 
+def frame_of_application(frames: Iterable[FrameType]) -> FrameType | None:
+    """Return the first of these frames that is the application's, or where there is none the first of what is installed."""
+    installed = None
+    for frame in frames:
+        file = frame.f_code.co_filename
+        if not _OURS.search(file):
+            if not _INSTALLED.search(file):
+                return frame
+            installed = installed or frame
+    return installed
+
+
 def origin(failure: Failure) -> Place | None:
     """Return where a failure came from: of a step that gave up, the line in the step."""
     for part in (*_told_already(failure), failure):
@@ -63,8 +76,13 @@ def origin(failure: Failure) -> Place | None:
 
 def in_one_line(failure: Failure) -> str:
     """Return each reason of a failure once, with the place in the code that it came from."""
-    parts = [failure, *(part for part in failure.inner if not _is_told_by(failure, part))]
-    return "; ".join(f"{_short(part)} ({where})" if (where := origin(part)) else _short(part) for part in parts)
+    parts = [failure, *(part for part in failure.inner if not _is_told(failure, part))]
+    return "; ".join(_with_place(part) for part in parts)
+
+
+def _with_place(failure: Failure) -> str:
+    where = origin(failure)
+    return _short(failure) if where is None or f"({where})" in failure.message else f"{_short(failure)} ({where})"
 
 
 def _short(failure: Failure) -> str:
@@ -90,3 +108,8 @@ def _told_already(failure: Failure) -> Iterator[Failure]:
 def _is_told_by(failure: Failure, part: Failure) -> bool:
     """Say whether a failure's message ends with its reason, as that of a step that gave up does."""
     return failure.message.endswith(str(part))
+
+
+def _is_told(failure: Failure, part: Failure) -> bool:
+    """Say whether a failure's message tells all that is known of its reason."""
+    return _is_told_by(failure, part) or (not part.traceback and str(part) in failure.message)
