@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeVar, cast
 
-from outlast.errors import ConditionNotWon
+from outlast.errors import ConditionNotWon, DefinitionError, InvalidArgument
+from outlast.model.signal import Signal
 from outlast.model.values import Shape
 
 T_co = TypeVar("T_co", covariant=True)
@@ -49,6 +52,16 @@ class Condition(Generic[T_co]):
             raise ConditionNotWon(self.label)
         return cast("T_co", self._value)
 
+    def _refuse_await(self) -> NoReturn:
+        raise DefinitionError(
+            f"`await` was written before the {self.label} itself, which only describes what to wait for. Wait for it by a "
+            "name: `await ctx.wait_for(name, ...)`, or `await ctx.first(name, ...)` for whichever of several comes first. "
+            "To let time pass, write `await ctx.sleep(name, duration)`."
+        )
+
+    # Type checkers see that it cannot be awaited.
+    __await__: ClassVar[None] = cast("None", _refuse_await)
+
     def begin(self) -> None:
         """Forget how an earlier wait ended."""
         self._value = _NOTHING
@@ -59,3 +72,25 @@ class Condition(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"<Condition: {self.label}>"
+
+
+def check_conditions(name: str, conditions: Sequence[object]) -> None:
+    """Raise InvalidArgument for what is not a condition, and say what to write instead."""
+    for condition in conditions:
+        if not isinstance(condition, Condition):
+            raise InvalidArgument(
+                f"A wait is for what ctx.signal or ctx.timer returned; wait {name!r} was given {condition!r}."
+                f"{_instead(condition)}"
+            )
+
+
+def _instead(given: object) -> str:
+    match given:
+        case Signal():
+            return " Write `ctx.signal(...)` around it, with its key if it has one."
+        case str() | timedelta() | datetime():
+            return f" For a time write `ctx.timer({given!r})`."
+        case list() | tuple() | set() | frozenset():
+            return " Pass conditions one by one to `ctx.first`, or put a `*` before the list."
+        case _:
+            return ""

@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn, TypeVar, Unpack, cast, overload
 from uuid import UUID
 
 from outlast.engine import signatures
-from outlast.engine.conditions import Condition
-from outlast.engine.host import Host, StepRequest, Won, awaited
+from outlast.engine.conditions import Condition, check_conditions
+from outlast.engine.host import DONE, Host, StepRequest, Won, awaited
 from outlast.engine.step import PLAIN, DeclaredStep, StepChoices, step_options
 from outlast.engine.stepcontext import CompensationContext, StepContext
 from outlast.engine.transactional import in_transaction, undo_in_transaction
@@ -242,6 +242,7 @@ class Context:
         """Pass a point of no return: what has completed so far is not undone any more."""
         self._host.check("ctx.commit")
         self._host.commit(self._name(name))
+        return DONE
 
     def fail(self, message: str) -> NoReturn:
         """End the run as failed, for a reason of the business. What has completed is undone."""
@@ -256,12 +257,13 @@ class Context:
         self._host.check("ctx.set_status")
         if value is None:
             self._host.set_custom_status(None)
-            return
+            return DONE
         text = _ANYTHING.encode(value, "custom status")
         size = len(text.encode())
         if size > MAX_CUSTOM_STATUS:
             raise ValueNotStorable("custom status", f"it takes {size:,} bytes; at most {MAX_CUSTOM_STATUS:,} are kept")
         self._host.set_custom_status(text)
+        return DONE
 
     # What would differ from one time to the next.
 
@@ -284,9 +286,8 @@ class Context:
         return f"<Context of run {self.run_id!r}>"
 
     async def _first(self, kind: Kind, name: str, conditions: Sequence[Condition[Any]]) -> Won:
+        check_conditions(name, conditions)
         for condition in conditions:
-            if not isinstance(condition, Condition):  # pyright: ignore[reportUnnecessaryIsInstance]  the same
-                raise InvalidArgument(f"A wait is for what ctx.signal or ctx.timer returned; {condition!r} is neither.")
             condition.begin()
         won = await self._kept(name, self._host.ask_wait(kind, self._name(name), conditions))
         conditions[won.index].win(won.value)

@@ -13,6 +13,7 @@ import msgspec
 from outlast.engine.code import AskedStep, Code
 from outlast.engine.decision import Finished, RunFacts
 from outlast.engine.definition import Workflow
+from outlast.engine.host import DONE
 from outlast.engine.performing import Action, Outcome, Performing, step_failed
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
@@ -98,6 +99,7 @@ class Ending:
                 self._fail(told(error))
 
     def _complete(self, value: object) -> None:
+        value = None if value is DONE else value
         try:
             self._output = self._performing.fitting(self._workflow.output_shape.encode(value, "output"), "output")
         except Exception as error:  # noqa: BLE001  the value's own code too may raise, when it is looked at

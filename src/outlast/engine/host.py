@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Final, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -64,6 +64,25 @@ class Won:
 
     index: int
     value: Any
+
+
+class _Done:
+    """What a verb answers that has nothing to wait for: like None, and `await` before the verb does no harm."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+DONE: Final = cast("None", _Done())
+"""To callers and their type checkers it is None: an `await` is not needed, only harmless."""
 
 
 class Host(Protocol):

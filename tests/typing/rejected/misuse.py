@@ -25,6 +25,11 @@ async def charge(s: StepContext, order: Order, cents: int = 1) -> Charge:
     return Charge(s.idempotency_key)
 
 
+async def awaits_conditions(ctx: Context) -> None:
+    await ctx.signal(approve)  # refused: it is waited for by a name
+    await ctx.timer("1s")  # refused: so is a time
+
+
 @charge.compensate  # refused: what undoes a charge takes a charge
 async def refund(s: CompensationContext, order: Order) -> None: ...
 
