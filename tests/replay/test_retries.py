@@ -201,16 +201,22 @@ def broken(*_: object) -> Any:  # noqa: ANN401, RUF100
     raise LookupError("no such thing")
 
 
+async def answered_later() -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     "options,said",
     [
         ({"retry_if": broken}, "Retry(retry_if=...) raised LookupError: no such thing"),
         ({"delays": broken}, "Retry(delays=...) raised LookupError: no such thing"),
+        ({"retry_if": lambda *_: answered_later()}, "which nobody awaits. Write it as a plain `def`"),
+        ({"delays": lambda *_: answered_later()}, "which nobody awaits. Write it as a plain `def`"),
         ({"delays": lambda *_: "soon"}, "Retry(delays=...) raised outlast.errors.InvalidDuration"),
         ({"delays": lambda *_: 5}, "Retry(delays=...) raised outlast.errors.InvalidDuration"),
         ({"delays": lambda *_: "-1s"}, "Retry(delays=...) raised outlast.errors.InvalidDuration"),
     ],
-    ids=["retry_if", "delays", "no duration", "no unit", "negative"],
+    ids=["retry_if", "delays", "retry_if later", "delays later", "no duration", "no unit", "negative"],
 )
 def test_an_option_that_is_broken_gives_up_and_says_so(options: dict[str, Callable[..., Any]], said: str) -> None:
     run = retried(**options)

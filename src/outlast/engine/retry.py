@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outlast.engine.decision import Entropy
-from outlast.errors import Failure, InvalidDuration, NonRetryable, RetryAfter
+from outlast.errors import DefinitionError, Failure, InvalidDuration, NonRetryable, RetryAfter
 from outlast.model.durations import LONGEST, to_us
 from outlast.model.failures import failure_of
 from outlast.model.options import RetryPolicy
 
 E = TypeVar("E", bound=BaseException)
+T = TypeVar("T")
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -48,7 +50,7 @@ def judge(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entr
         return GivenUp(failure)
     option = "Retry(retry_if=...)"
     try:
-        if policy.retry_if is not None and not policy.retry_if(error, attempt):
+        if policy.retry_if is not None and not _at_once(policy.retry_if(error, attempt)):
             return GivenUp(failure)
         option = "Retry(delays=...)" if find(error, RetryAfter) is None else "its RetryAfter(...)"
         return Again(_delay(error, attempt, policy, entropy), failure)
@@ -73,12 +75,23 @@ def _walk(error: BaseException, seen: set[int]) -> Iterator[BaseException]:
             yield from _walk(member, seen)
 
 
+def _at_once(answer: T) -> T:
+    """Return what an option's function answered. Raises DefinitionError for a coroutine: it would count as true."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise DefinitionError(
+            f"it returned {answer!r}, which nobody awaits. Write it as a plain `def` that answers at once."
+        )
+    return answer
+
+
 def _delay(error: BaseException, attempt: int, policy: RetryPolicy, entropy: Entropy) -> int:
     asked = find(error, RetryAfter)
     if asked is not None:
         return to_us(asked.delay, what="RetryAfter(...)")
     if policy.delays is not None:
-        chosen: Any = policy.delays(attempt, error)
+        chosen: Any = _at_once(policy.delays(attempt, error))
         return to_us(chosen, what="the answer of Retry(delays=...)")
     wait = _growing(policy, attempt)
     match policy.jitter:

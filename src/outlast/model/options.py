@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -78,12 +79,12 @@ class Retry:
         )
 
     def _check_functions(self) -> None:
-        if self.retry_if is not None and not callable(self.retry_if):
+        if self.retry_if is not None and not _is_called_with_two(self.retry_if):
             raise InvalidArgument(
                 "Retry(retry_if=...) is a function (error, attempt) that says whether to try again; "
-                f"{self.retry_if!r} is not."
+                f"{self.retry_if!r} is not.{_by_class(self.retry_if)}"
             )
-        if self.delays is not None and not callable(self.delays):
+        if self.delays is not None and not _is_called_with_two(self.delays):
             raise InvalidArgument(
                 "Retry(delays=...) is a function (attempt, error) that gives the wait before the next attempt; "
                 f"{self.delays!r} is not. A fixed wait is Retry(delay=..., factor=1)."
@@ -126,6 +127,31 @@ def retry_option(option: RetryOption) -> Retry | None:
 
 def _is_factor(value: object) -> bool:
     return type(value) in (int, float) and 0 < cast("float", value) < float("inf")
+
+
+def _is_called_with_two(given: object) -> bool:
+    """Say whether it is a plain function of two arguments. A class is called too, but what it makes is always true."""
+    if not callable(given) or isinstance(given, type) or inspect.iscoroutinefunction(given):
+        return False
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):
+        return True  # One written in C may not tell.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def _by_class(given: object) -> str:
+    """Say how to choose by the class of an error, to one who has given classes of errors alone."""
+    kinds: tuple[object, ...] = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,)
+    names = [kind.__name__ for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
+    if not names:
+        return ""
+    classes = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    return f" Write retry_if=lambda error, attempt: isinstance(error, {classes})."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from outlast import InvalidArgument, InvalidDuration, Retry, RetryAfter
+
+
+def of_three(error: BaseException, attempt: int, more: int) -> bool:
+    return attempt < more
+
+
+async def awaited(error: BaseException, attempt: int) -> bool:
+    return attempt < 3
 
 
 @pytest.mark.parametrize(
@@ -23,6 +32,19 @@ from outlast import InvalidArgument, InvalidDuration, Retry, RetryAfter
             "Retry(retry_if=...) is a function (error, attempt) that says whether to try again; 5 is not.",
         ),
         ({"retry_if": True}, "Retry(retry_if=...) is a function"),
+        (
+            {"retry_if": ConnectionError},
+            "<class 'ConnectionError'> is not. Write retry_if=lambda error, attempt: isinstance(error, ConnectionError).",
+        ),
+        ({"retry_if": (OSError, KeyError)}, "isinstance(error, (OSError, KeyError))."),
+        ({"retry_if": (OSError,)}, "isinstance(error, OSError)."),
+        ({"retry_if": bool}, "<class 'bool'> is not."),
+        ({"retry_if": lambda error: True}, "Retry(retry_if=...) is a function (error, attempt)"),
+        ({"retry_if": of_three}, "Retry(retry_if=...) is a function (error, attempt)"),
+        ({"retry_if": awaited}, "Retry(retry_if=...) is a function (error, attempt)"),
+        ({"delays": lambda attempt: "1s"}, "Retry(delays=...) is a function (attempt, error)"),
+        ({"delays": timedelta}, "Retry(delays=...) is a function (attempt, error)"),
+        ({"delays": awaited}, "Retry(delays=...) is a function (attempt, error)"),
         ({"factor": "x"}, "Retry(factor=...) is a number above 0; 'x' is not."),
         ({"factor": True}, "Retry(factor=...) is a number above 0; True is not."),
         ({"factor": float("nan")}, "Retry(factor=...) is a number above 0; nan is not."),
@@ -41,6 +63,24 @@ def test_an_option_that_cannot_be_is_refused_where_it_is_written(options: dict[s
         Retry(**options)
 
     assert told in str(refused.value)
+
+
+class Patient:
+    def __call__(self, error: BaseException, attempt: int) -> bool:
+        return attempt < 3
+
+    def ask(self, error: BaseException, attempt: int, *, most: int = 3) -> bool:
+        return attempt < most
+
+
+@pytest.mark.parametrize(
+    "function",
+    [Patient(), Patient().ask, lambda *_: True, lambda e, n, more=1: n < more, partial(of_three, more=3), max],
+)
+def test_whatever_is_called_with_an_error_and_a_number_is_taken(function: Any) -> None:
+    retry = Retry(retry_if=function, delays=function)
+
+    assert (retry.retry_if, retry.delays) == (function, function)
 
 
 @pytest.mark.parametrize("delay", [5, 5.0, None, b"5s"])
