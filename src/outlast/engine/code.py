@@ -280,7 +280,7 @@ class Code:
     # What the event loop asks for: see `LoopHost`.
 
     def refuse_call(self, call: str) -> asyncio.Future[Any]:
-        self._refused(self.note(WorkflowIOError(call)))
+        self._refused(self.note(WorkflowIOError(call).with_traceback(self.loop.behind())))
         return self.stall()
 
     def loop_time(self) -> float:

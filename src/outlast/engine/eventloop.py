@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from contextlib import suppress
 from contextvars import Context
 from itertools import chain
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
 
 from outlast.model.origins import frame_of_application
@@ -120,8 +120,21 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def asking(self) -> FrameType | None:
         """Return the frame of the application's code that runs now, or where it waits; None when that is not known."""
-        above = _frames_above() if running_loop() is self else ()
-        return frame_of_application(chain(above, self._waiting_frames()))
+        return frame_of_application(chain(self._running_frames(), self._waiting_frames()))
+
+    def behind(self) -> TracebackType | None:
+        """Return where the application's code waits while a task of a library runs or none does, as the end of a traceback;
+        None when it runs itself, and a traceback has it anyway."""
+        running = [*self._running_frames()]
+        frame = frame_of_application(chain(running, self._waiting_frames()))
+        return None if frame is None or frame in running else TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
+
+    def _running_frames(self) -> Iterator[FrameType]:
+        """Give the frames of what runs now, the innermost first. What drives the loop is the application's code too."""
+        frame: FrameType | None = sys._getframe(1) if running_loop() is self else None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells
+        while frame is not None and frame.f_code is not WorkflowLoop.run_ready.__code__:
+            yield frame
+            frame = frame.f_back
 
     def _waiting_frames(self) -> Iterator[FrameType]:
         return chain.from_iterable(reversed([*_frames_of(task)]) for task in self.tasks)
@@ -396,11 +409,3 @@ def _frames_of(task: asyncio.Task[Any]) -> Iterator[FrameType]:
         if frame is not None:
             yield frame
         inner = getattr(inner, "cr_await", None)
-
-
-def _frames_above() -> Iterator[FrameType]:
-    """Give the frames of what a loop runs now, the innermost first. What drives the loop is the application's code too."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells
-    while frame is not None and frame.f_code is not WorkflowLoop.run_ready.__code__:
-        yield frame
-        frame = frame.f_back

@@ -165,7 +165,7 @@ class Execution:
                 f"is left, but its code waits in {_told(self._code.loop.standing())}. What a driver, a thread or any "
                 "real I/O answers belongs in a step: `await ctx.step('name', fn)` or a function with @step. What other code "
                 "tells it, instead of a future, an event or a queue, is a signal: ctx.wait_for."
-            ))  # fmt: skip
+            ).with_traceback(self._code.loop.behind()))  # fmt: skip
         self._ending.go_on(self._lapses)
         self._lapses = 0
         if self._ending.finished is not None:

@@ -95,10 +95,12 @@ def _short(failure: Failure) -> str:
 
 def note(failure: Failure) -> str | None:
     """Return what to tell of the places of a failure and of what it came from, a few lines; None when nothing is known."""
-    lines = [place.shown for part in (failure, *failure.inner) for place in places(part)[-1:]]
-    if not lines:
+    found = [place for part in (failure, *failure.inner) for place in places(part)[-1:]]
+    if not found:
         return None
-    return "\n".join(["Where it came from, in the application's code:", *dict.fromkeys(lines)])
+    is_installed = all(_INSTALLED.search(place.file) for place in found)
+    where = "Where it came from:" if is_installed else "Where it came from, in the application's code:"
+    return "\n".join([where, *dict.fromkeys(place.shown for place in found)])
 
 
 def _told_already(failure: Failure) -> Iterator[Failure]:

@@ -78,6 +78,12 @@ def test_what_is_installed_is_a_place_only_where_there_is_no_other(installed: st
     assert [place.file for place in places(_failure(installed))] == [installed]
 
 
+def test_what_is_installed_is_not_told_as_the_application_s() -> None:
+    told = note(_failure("/venv/lib/site-packages/httpx/_client.py"))
+
+    assert told == 'Where it came from:\n  File "/venv/lib/site-packages/httpx/_client.py", line 1, in f\n    code()'
+
+
 def test_a_step_that_gave_up_came_from_the_line_in_the_step_and_tells_its_reason_once() -> None:
     cause = _failure("/shop/steps.py")
     gave_up = _failure(
