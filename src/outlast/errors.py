@@ -155,12 +155,13 @@ class ValueNotStorable(OutlastError, TypeError):
 
 
 class ValueUnreadable(OutlastError):
-    """A stored value cannot be read back as its type. `where` is the place inside it."""
+    """A stored value cannot be read back as its type. `where` is the place inside it, `mend` what to do about it."""
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where} cannot be read back: {reason}")
+    def __init__(self, where: str, reason: str, *, mend: str = "") -> None:
+        super().__init__(f"{where} cannot be read back: {f'{reason}. {mend}' if mend else reason}")
         self.where = where
         self.reason = reason
+        self.mend = mend
 
 
 class RunNotFound(OutlastError, LookupError):

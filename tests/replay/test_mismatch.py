@@ -432,7 +432,8 @@ def test_a_record_that_a_newer_version_made_holds_the_run(unknown: dict[str, Any
 
     assert failure.type == "outlast.errors.ValueUnreadable"
     assert "entry 1 of the journal of run 'run-1'" in failure.message
-    assert "'pause', cannot be read back: this version of outlast does not know what that is" in failure.message
+    assert "'pause', cannot be read back: this version of outlast does not know what that is. " in failure.message
+    assert "deploy the version of outlast that wrote it" in failure.message
 
 
 def test_every_answer_after_the_first_says_the_same() -> None:

@@ -348,6 +348,7 @@ def test_an_unreadable_result_holds_the_run_and_names_the_step() -> None:
     assert failure.type == "outlast.errors.ValueUnreadable"
     assert "run-1" in failure.message
     assert "step 'second'" in failure.message
+    assert "deployed: restore the old type, or let the new one take what is stored too" in failure.message
 
 
 def test_an_unreadable_input_holds_the_run() -> None:
@@ -357,7 +358,8 @@ def test_an_unreadable_input_holds_the_run() -> None:
     failure = run.turn().held().failure
 
     assert failure.type == "outlast.errors.ValueUnreadable"
-    assert "input of run 'run-1'" in failure.message
+    assert "input of run 'run-1' cannot be read back: Expected `int`, got `str`. The run is held" in failure.message
+    assert "restore the old type" in failure.message
 
 
 def test_a_step_gets_its_options() -> None:

@@ -25,7 +25,7 @@ from outlast.engine.eventloop import TooManyHandles, WorkflowLoop, running_loop,
 from outlast.engine.frames import current_step
 from outlast.engine.host import StepRequest, Won
 from outlast.engine.performing import Action, Performing, step_failed
-from outlast.engine.replaying import Journal
+from outlast.engine.replaying import MEND_TYPE, Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.saga import Saga, Slot
 from outlast.engine.stepcontext import StepContext
@@ -80,7 +80,7 @@ class AskedStep:
         try:
             value = self._shape.decode(record.payload or "", f"result of step {self.name!r}")
         except ValueUnreadable as error:
-            raise self._journal.unreadable(record, str(error)) from error
+            raise self._journal.unreadable(record, str(error), mend=MEND_TYPE) from error
         self.settle(value, None)
         return True
 
@@ -137,7 +137,10 @@ class Code:
         """Make the code's main task. Raises ValueUnreadable for an input that cannot be read."""
         value = None
         if self._workflow.has_input:
-            value = self._workflow.input_shape.decode(self._facts.input, f"input of run {self._facts.id!r}")
+            try:
+                value = self._workflow.input_shape.decode(self._facts.input, f"input of run {self._facts.id!r}")
+            except ValueUnreadable as error:
+                raise ValueUnreadable(error.where, error.reason, mend=MEND_TYPE) from error.__cause__
         ctx = Context(self, self._facts.id, self._facts.workflow, self._facts.version)
         # A context of its own: nothing of whoever drives this run is seen by it, and nothing of it by others.
         self.main = self.loop.create_task(self._workflow.begin(ctx, value), context=contextvars.Context())

@@ -18,6 +18,15 @@ from outlast.model.origins import origin
 
 X = TypeVar("X", bound=OutlastError)
 
+MEND_TYPE: Final = (
+    "The run is held and goes on by itself when code that can read it is deployed: restore the old type, or let the new one "
+    "take what is stored too (a field with a default, a union). Or end the run with app.terminate(id)."
+)
+MEND_TEXT: Final = (
+    "The run is held until this can be read: deploy the version of outlast that wrote it, mend what is damaged in the "
+    "database, or end the run with app.terminate(id)."
+)
+
 _INLINE: Final = frozenset({Kind.COMMIT, Kind.RANDOM, Kind.UUID})
 
 
@@ -79,7 +88,7 @@ class Journal:
         self._askers: dict[str, Asker | None] = {}
         for seq, record in enumerate(records):
             if record.seq != seq:
-                self.note(ValueUnreadable(f"the journal of run {run_id!r}", f"entry {seq} is missing"))
+                self.note(ValueUnreadable(f"the journal of run {run_id!r}", f"entry {seq} is missing", mend=MEND_TEXT))
                 break
             self._read(record)
         self._deliveries.reverse()
@@ -196,10 +205,10 @@ class Journal:
         mismatch.__cause__ = found
         return self.note(mismatch)
 
-    def unreadable(self, record: Record, reason: str) -> ValueUnreadable:
-        """Note that a record cannot be read."""
+    def unreadable(self, record: Record, reason: str, *, mend: str = MEND_TEXT) -> ValueUnreadable:
+        """Note that a record cannot be read, and what to do about it."""
         where = f"entry {record.seq} of the journal of run {self._run_id!r}, {record.kind} {record.name!r},"
-        return self.note(ValueUnreadable(where, reason))
+        return self.note(ValueUnreadable(where, reason, mend=mend))
 
     def note(self, trouble: X) -> X:
         """Note why the run cannot go on; the first reason stays."""

@@ -160,7 +160,10 @@ class _Typed:
         try:
             return self.decoder.decode(text)
         except Exception as error:  # constructors and validators are the application's code
-            raise ValueUnreadable(*_message(error, where)) from error
+            place, reason = _message(error, where)
+            name = _name(self.decoder.type)
+            told = reason if f"`{name}`" in reason else f"{reason} (it is read as `{name}`)"
+            raise ValueUnreadable(place, told) from error
 
     def _is_kept(self, value: object, copy: object, text: str) -> bool:
         if is_described(text):  # it is not, but a user's own "$" makes it look so
@@ -244,6 +247,11 @@ def _packs_alike(value: object, copy: object) -> bool:
         return _packer.encode(value) == _packer.encode(copy)
     except OverflowError:
         return False
+
+
+def _name(annotation: object) -> str:
+    """The name of a type as its author knows it: msgspec calls every dataclass an `object`."""
+    return annotation.__qualname__ if type(annotation) is type else str(annotation)
 
 
 def _message(error: Exception, where: str) -> tuple[str, str]:

@@ -260,3 +260,22 @@ def test_canonical_text_tells_values_apart() -> None:
 def test_two_texts_hold_the_same_value_or_not(annotation: object, one: str, other: str, same: bool) -> None:
     assert shape_of(annotation).same(one, other) is same
     assert shape_of(annotation).same(other, one) is same
+
+
+@dataclass
+class Receipt:
+    number: int
+
+
+@pytest.mark.parametrize(
+    "annotation, text, reason",
+    [
+        (Receipt, '"ok"', "Expected `object`, got `str` (it is read as `Receipt`)"),
+        (Receipt, "{}", "Object missing required field `number` (it is read as `Receipt`)"),
+        (list[Receipt], '["ok"]', f"Expected `object`, got `str` (it is read as `list[{__name__}.Receipt]`)"),
+        (int, '"ok"', "Expected `int`, got `str`"),
+    ],
+)
+def test_the_type_that_was_expected_is_named_as_its_author_knows_it(annotation: object, text: str, reason: str) -> None:
+    """A dataclass was an `object`, whichever it was."""
+    assert unreadable(annotation, text).reason == reason
