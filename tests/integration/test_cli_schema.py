@@ -132,6 +132,9 @@ def test_what_status_names_can_be_run_as_it_stands(tmp_path: Path, options: tupl
 def test_what_status_names_shows_no_password_and_names_what_was_named() -> None:
     assert same_place(None, "postgresql://ada:secret@host/shop", "outlast") == " --url 'postgresql://ada:***@host/shop'"
     assert same_place("shop.main:app", None, "outlast") == " shop.main:app"
+    options = "?sslmode=require&password=secret"
+    told = same_place(None, f"postgresql://ada@host/shop{options}", "outlast")
+    assert told == " --url 'postgresql://ada@host/shop?password=***&sslmode=require'"
 
 
 def test_a_database_of_the_environment_is_not_named_again(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from outlast.app import Outlast
 from outlast.cli.loading import NotFound, load_app
 from outlast.cli.telling import errors_told, say, table
 from outlast.client.operating import BEHIND, migrated
-from outlast.stores.databases.urls import SQLiteTarget, parse_url
+from outlast.stores.databases.urls import SQLiteTarget, parse_url, shown
 from outlast.stores.migrations.script import KINDS, script
 
 Target = Annotated[
@@ -38,7 +38,7 @@ def status(target: Target = None, url: Url = None, schema: Schema = "outlast") -
     """Compare the tables with this code. Exits with 0 when they are up to date, with 3 when they are missing or older."""
     with errors_told(), closing(_app(target, url, schema).blocking) as client:
         found, needed = client.schema_version()
-    place = target or make_url(url or "").render_as_string(hide_password=True)
+    place = target or shown(make_url(url or ""))
     missing = "missing: there is no such file" if target is None and _is_absent(url or "") else "missing"
     stands = missing if found == 0 else "older" if found < needed else "newer" if found > needed else "up to date"
     table("Tables of outlast", {"where": place, "expected": needed, "found": found or "none", "state": stands})
@@ -85,8 +85,8 @@ def same_place(target: str | None, url: str | None, schema: str) -> str:
     """Return the arguments that name the same tables once more, as they are written in a shell; without a password."""
     if target is not None:
         return f" {shlex.quote(target)}"
-    shown = make_url(url or "").render_as_string(hide_password=True)
-    arguments = "" if os.environ.get("OUTLAST_URL") == url else f" --url {shlex.quote(shown)}"
+    told = shown(make_url(url or ""), options=True)
+    arguments = "" if os.environ.get("OUTLAST_URL") == url else f" --url {shlex.quote(told)}"
     return arguments if schema == "outlast" else f"{arguments} --schema {shlex.quote(schema)}"
 
 

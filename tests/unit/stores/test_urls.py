@@ -130,6 +130,55 @@ def test_a_refused_url_does_not_show_its_password() -> None:
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["postgresql", "postgresql+psycopg", "mysql", "mariadb", "sqlite"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "ada:se@cret@db:5432/shop",
+        "ada:s@e@cret@db/shop",
+        "ada:s@ecr@et:5@db/shop",
+        "ada:se/x@cret@db/shop",
+        "ada:se@x/cret@db/shop",
+    ],
+)
+def test_a_password_with_an_at_sign_that_is_not_quoted_is_refused_and_not_shown(name: str, rest: str) -> None:
+    """`ada:se@cret@db` was read as password `se` on the host `cret@db`, and half of the password came into the log."""
+    with pytest.raises(InvalidArgument, match="Write @ as %40 in a password") as refused:
+        open_database(f"{name}://{rest}")
+
+    assert "ecr" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["postgresql+psycopg", "mysql+pymysql"])
+def test_an_engine_whose_url_has_such_a_password_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidArgument, match="Write @ as %40 in a password") as refused:
+        open_database(create_engine(f"{kind}://ada:se@cret@db/shop"))
+
+    assert "cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url, place",
+    [
+        ("postgresql://ada:se%40cret@db/shop?password=se%40cret", "postgresql://ada:***@db/shop"),
+        ("mysql://ada@corp:secret@db:3307/shop", "mysql://ada%40corp:***@db:3307/shop"),
+        ("mariadb://ada:secret@db/sh@op", "mariadb://ada:***@db/sh%40op"),
+        ("postgresql://ada@corp@db/shop", "postgresql://ada%40corp@db/shop"),
+    ],
+)
+def test_a_database_is_named_without_its_password(url: str, place: str) -> None:
+    assert open_database(url).place == place
+    assert open_database(url).separate().place == place
+
+
+@pytest.mark.parametrize("url", ["sqlite://me:s3cret@host/shop", "sqlite:///shop.db?password=s3cret"])
+def test_a_refused_sqlite_url_does_not_show_what_stands_for_a_password(url: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_url(url)
+
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("target", [None, 5, b"sqlite://", object()])
 def test_what_is_neither_a_url_nor_an_engine_is_refused(target: object) -> None:
     with pytest.raises(InvalidArgument, match="URL or an SQLAlchemy engine"):

@@ -86,7 +86,7 @@ class SqlDatabase:
         self._most = yield from self._basis.dialect.most_at_once()
 
     async def open(self) -> None:
-        attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
+        attempts = _Attempts(self._basis, self.place, opens=True)
         silence = asyncio.get_running_loop().call_later(_SILENCE, attempts.tell)
         try:
             await self._attempt(self._check_server, attempts)
@@ -108,7 +108,7 @@ class SqlDatabase:
     async def run(
         self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE, waits: bool = True
     ) -> T:
-        return await self._attempt(make, _Attempts(self._basis, repeatable, patience, waits=waits))
+        return await self._attempt(make, _Attempts(self._basis, self.place, repeatable, patience, waits=waits))
 
     async def _attempt(self, make: MakeOp[T], attempts: _Attempts) -> T:
         while True:
@@ -120,7 +120,7 @@ class SqlDatabase:
             await asyncio.sleep(delay)
 
     def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = _PATIENCE) -> T:
-        return self._attempt_blocking(make, _Attempts(self._basis, repeatable, patience))
+        return self._attempt_blocking(make, _Attempts(self._basis, self.place, repeatable, patience))
 
     def _attempt_blocking(self, make: MakeOp[T], attempts: _Attempts) -> T:
         while True:
@@ -204,7 +204,7 @@ class SqlDatabase:
 
     def check_schema_blocking(self) -> None:
         # For awaiting callers `open` has asked this.
-        attempts = _Attempts(self._basis, True, _PATIENCE, opens=self.place)
+        attempts = _Attempts(self._basis, self.place, opens=True)
         self._attempt_blocking(self._check_server, attempts)
         self.run_blocking(lambda: check_schema(self._basis))
         self._origin.learn(self.run_blocking(self._origin.read))
@@ -214,7 +214,9 @@ class SqlDatabase:
             await self._listener.listen(notice)
 
     def separate(self) -> SqlDatabase:
-        return self._separate()
+        other = self._separate()
+        other.place = self.place
+        return other
 
 
 @lru_cache(maxsize=16)
@@ -227,15 +229,23 @@ class _Attempts:
     """Decide after a failure: raise, or how long to wait before the next attempt."""
 
     def __init__(
-        self, basis: Basis, repeatable: bool, patience: float, *, waits: bool = True, opens: str | None = None
+        self,
+        basis: Basis,
+        place: str,
+        repeatable: bool = True,
+        patience: float = _PATIENCE,
+        *,
+        waits: bool = True,
+        opens: bool = False,
     ) -> None:
-        """`opens` names the database when it is being opened: then somebody is told at once that it does not answer."""
+        """`place` names the database. While it is being opened, somebody is told at once that it does not answer."""
         self._dialect = basis.dialect
         self._repeatable = repeatable
         self._waits = waits and repeatable
         self._patience = patience
         self._until = time.monotonic() + patience
         self._delays = _delays()
+        self._place = place
         self._opens = opens
         self._why: tuple[Exception, Trouble] | None = None
 
@@ -271,20 +281,20 @@ class _Attempts:
 
     def tell(self, error: Exception | None = None) -> None:
         """Say once that the database which is being opened does not answer: otherwise nobody would hear of it for long."""
-        if self._opens is not None:
+        if self._opens:
             why = "no answer yet" if error is None else _told(error)
-            _log.warning("The database %s cannot be reached (%s). Trying for %g s.", self._opens, why, self._patience)
-            self._opens = None
+            _log.warning("The database %s cannot be reached (%s). Trying for %g s.", self._place, why, self._patience)
+            self._opens = False
 
     def _given_up(self, error: Exception, trouble: Trouble) -> DatabaseUnavailable:
         spent = f"for {self._patience:g} s: {_told(error)}"
         if trouble is Trouble.LOST and self._dialect.only_reads(error):
             return DatabaseUnavailable(
-                f"The database takes no writes, as a replica or one that was set to only read; it was tried {spent}. Give "
-                "outlast the primary; an app that only looks takes worker=False, migrate=False."
+                f"The database {self._place} takes no writes, as a replica or one that was set to only read; it was tried "
+                f"{spent}. Give outlast the primary; an app that only looks takes worker=False, migrate=False."
             )
         if trouble is Trouble.LOST:
-            return DatabaseUnavailable(f"The database could not be reached {spent}")
+            return DatabaseUnavailable(f"The database {self._place} could not be reached {spent}")
         return DatabaseBusy(f"{self._dialect.in_the_way} {spent}")
 
 

@@ -32,6 +32,8 @@ from outlast.stores.databases.urls import (
     SQLiteTarget,
     installation_name,
     parse_url,
+    refuse_unquoted,
+    shown,
     sqlite_target,
 )
 
@@ -99,15 +101,19 @@ def _place(target: _Target) -> str:
     """Return what to call it in messages: no password, and no options, which may hold one."""
     if isinstance(target, SQLiteTarget):
         return f"sqlite:///{target.path or ''}"
-    return target.url.set(query={}).render_as_string(hide_password=True)
+    return shown(target.url)
 
 
 def _target(target: object) -> _Target:
     # SQLAlchemy's asyncio module asks for greenlet; whoever has no such engine needs neither.
     if not isinstance(target, Engine) and not is_a(target, "sqlalchemy.ext.asyncio", "AsyncEngine"):
         pool = raw_pool(target)
-        return parse_url(target) if pool is None else pool
+        if pool is None:
+            return parse_url(target)
+        refuse_unquoted(pool.url)
+        return pool
     engine = cast("Engine | AsyncEngine", target)
+    refuse_unquoted(engine.url)
     kind = engine.dialect.name
     if kind == "postgresql" or kind in _MYSQL:
         return engine

@@ -26,6 +26,10 @@ _FORMS: Final = (
 )
 
 
+_QUOTE: Final = "Write @ as %40 in a password (urllib.parse.quote does)."
+_SECRET: Final = re.compile("pass|secret|token", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True)
 class SQLiteTarget:
     """A file, or a database in memory when `path` is None."""
@@ -55,7 +59,9 @@ def parse_url(text: object) -> SQLiteTarget | PostgresTarget | MySQLTarget:
         # SQLAlchemy dropped the short name; PostgreSQL's own programs still take it.
         url = make_url(re.sub(r"\Apostgres://", "postgresql://", text))
     except (ArgumentError, ValueError):
-        raise InvalidArgument(f"This is not a database URL. Forms: {_FORMS}.") from None
+        hint = f" {_QUOTE}" if text.count("@") > 1 else ""
+        raise InvalidArgument(f"This is not a database URL.{hint} Forms: {_FORMS}.") from None
+    refuse_unquoted(url)
     if url.port is not None and not 1 <= url.port <= _LAST_PORT:
         raise InvalidArgument(f"The port in a database URL is a number from 1 to {_LAST_PORT}; {url.port} is not.")
     if url.drivername in _POSTGRES:
@@ -70,6 +76,22 @@ def parse_url(text: object) -> SQLiteTarget | PostgresTarget | MySQLTarget:
     raise InvalidArgument(f"outlast has no store for {url.drivername}:// databases. Forms: {_FORMS}.")
 
 
+def refuse_unquoted(url: URL) -> None:
+    """Raise InvalidArgument for a password with an @ that ends it too early: its rest is where the host should be."""
+    beyond = url.password is not None and re.search("@[^/]+/", url.database or "")
+    if "@" in (url.host or "") or beyond:
+        raise InvalidArgument(
+            f"The {url.get_backend_name()} URL has an @ before the one that ends its password. {_QUOTE}"
+        )
+
+
+def shown(url: URL, *, options: bool = False) -> str:
+    """Return what to call a database in messages: without its password and, as they may hold one, its options; those that
+    do not are kept where `options` are asked for."""
+    kept = {name: "***" if _SECRET.search(name) else value for name, value in url.query.items()} if options else {}
+    return url.set(query=kept).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
 def _drivers(name: str) -> str:
     """Return the beginnings of a URL that name a driver of this database, the one that chooses it by itself first."""
     known = {name, *(one for one in (*_POSTGRES, *_MYSQL, *_SQLITE) if one.startswith(f"{name}+"))}
@@ -80,10 +102,10 @@ def sqlite_target(url: URL) -> SQLiteTarget:
     """Read which file a SQLite URL names."""
     if url.host:
         raise InvalidArgument(
-            f"A SQLite URL has three slashes and a relative path, or four and an absolute one; {str(url)!r} names a host."
+            f"A SQLite URL has three slashes and a relative path, or four and an absolute one; {shown(url)!r} names a host."
         )
     if url.query:
-        raise InvalidArgument(f"A SQLite URL for outlast takes no options; {str(url)!r} has some.")
+        raise InvalidArgument(f"A SQLite URL for outlast takes no options; {shown(url)!r} has some.")
     path = url.database
     return SQLiteTarget(None if path in (None, "", ":memory:") else path)
 
