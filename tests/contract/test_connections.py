@@ -110,6 +110,28 @@ async def test_a_database_that_is_away_is_waited_for(breakable_postgres: Private
         assert await _count(database) == 2
 
 
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+@pytest.mark.parametrize(
+    "option", ["sslmod=require", "sslmode=requir", "statement_timeout=soon", "options=-cwork_men=1"]
+)
+async def test_an_option_of_a_url_that_is_not_known_is_named_at_once(
+    postgres_url: str, driver: str, option: str
+) -> None:
+    """`sslmod=require` came back as an error of the driver's, and some were tried for half a minute."""
+    url = f"{postgres_url.replace('postgresql:', f'postgresql+{driver}:')}?{option}"
+    name = option.removeprefix("options=-c").partition("=")[0]
+    database = open_database(url)
+
+    with pytest.raises(DatabaseUnavailable, match=f"asks for what cannot be|{name} value") as awaited:
+        await database.open()
+    with pytest.raises(DatabaseUnavailable, match=f"asks for what cannot be|{name} value") as blocking:
+        await asyncio.to_thread(database.check_schema_blocking)
+
+    assert name in str(awaited.value)
+    assert name in str(blocking.value)
+    assert "tried for" not in f"{awaited.value} {blocking.value}"
+
+
 _GIVEN_UP = r"The database postgresql://\S+/\S+ could not be reached for 0\.2 s"
 
 

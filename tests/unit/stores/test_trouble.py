@@ -197,6 +197,13 @@ def _wrapped(error: Exception) -> Exception:
             asyncpg.exceptions.ClientConfigurationError("`sslmode` parameter must be"),
             "asks for what cannot be: `sslmode`",
         ),
+        (
+            asyncpg.UndefinedObjectError('unrecognized configuration parameter "sslmod"'),
+            'what cannot be: unrecognized configuration parameter "sslmod"',
+        ),
+        (asyncpg.UndefinedObjectError('type "sslmod" does not exist'), None),
+        (psycopg.ProgrammingError('invalid connection option "sslmod"'), 'connection option "sslmod"'),
+        (psycopg.OperationalError('invalid integer value "x" for connection option "keepalives"'), '"keepalives"'),
         (ssl.SSLCertVerificationError("certificate verify failed: unknown"), "no TLS with this server"),
         (ConnectionError('PostgreSQL server at "x:1" rejected SSL upgrade'), "no TLS with this server"),
         (ConnectionError("reset"), None),

@@ -192,6 +192,9 @@ _REFUSED_FOR_GOOD: Final = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry|(role|database) \".*\" does not exist"
     r"|role \".*\" is not permitted to log in|permission denied for database|invalid \w+ value:"
 )
+_NO_OPTION: Final = re.compile(
+    r"invalid connection option|for connection option|(unrecognized configuration|invalid value for) parameter"
+)
 _NO_TLS: Final = re.compile(
     r"certificate verify failed|does not match host name|SSL was required|rejected SSL upgrade|alert unknown ca"
     r"|(certificate|private key) file \".*\" does not exist|could not (load|read) (root |private key |certificate )"
@@ -228,6 +231,12 @@ def refused_for_good(error: BaseException) -> str | None:
         )
     if type(error).__name__ == "ClientConfigurationError":  # asyncpg's, about an option of the URL
         return f"The URL of the database asks for what cannot be: {error}."
+    if state in {"", "42704", "22023"} and _NO_OPTION.search(str(error)):
+        # libpq knows options of the client's alone; what asyncpg does not know it takes for a setting of the server's.
+        return (
+            f"The URL of the database asks for what cannot be: {error}. Is the option written so? With asyncpg a URL takes "
+            "settings of the server too, with psycopg (and so in blocking calls) options of libpq alone."
+        )
     if state == "42501" and "for database" not in str(error):
         return (
             f"The database denied what outlast does: {error}. As the owner of the tables: GRANT USAGE ON SCHEMA ... TO ...; "
