@@ -31,6 +31,7 @@ from outlast.model.signal import Signal, SignalReceipt
 from outlast.ports.clock import Clock
 from outlast.stores.databases.opening import open_database
 from outlast.stores.databases.sources import transactions_of
+from outlast.stores.databases.urls import in_full
 from outlast.worker.worker import Worker
 
 I = TypeVar("I")  # noqa: E741 -- input and output are I and O wherever a workflow's types are named
@@ -120,8 +121,17 @@ class Outlast(Publisher):
         self._has_worker = worker is not False
 
     def __repr__(self) -> str:
-        count = len(list(self._catalog))
-        return f"<Outlast with {count} {'workflow' if count == 1 else 'workflows'}>"
+        return f"<Outlast with {len(self._catalog)} {'workflow' if len(self._catalog) == 1 else 'workflows'}>"
+
+    @property
+    def place(self) -> str:
+        """Which database this is, to tell a person: a file by its full path, or a URL without password and options."""
+        return in_full(self._database.place)
+
+    @property
+    def registered(self) -> str:
+        """Which workflows this process can execute, to tell a person: names and versions, the first ten of them."""
+        return self._catalog.in_words()
 
     @property
     def worker_options(self) -> WorkerOptions:

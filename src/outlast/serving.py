@@ -84,6 +84,7 @@ async def work(app: Outlast, announce: Callable[[str], object], options: Mapping
         try:
             async with app.working(chosen):
                 signals.on_first, signals.on_second = signals.stop.set, app.hurry
+                announce(f"Database: {app.place}. Workflows: {app.registered}.")
                 announce(f"{app!r} works in process {os.getpid()}. SIGTERM or Ctrl-C ends it.")
                 await signals.stop.wait()
                 announce("Stopping: waiting for running steps, then handing runs back. Once more to hand back at once.")

@@ -101,6 +101,8 @@ def test_a_worker_works_until_it_is_told_to_end(cli: Cli, app: Outlast, target: 
     worker = cli("worker", target)
 
     worker.wait_for("works in process")
+    assert f"Database: {app.place}. Workflows: {app.registered}.\n" in worker.output
+    assert "version 1" in app.registered
     assert app.blocking.result(run_id, timeout="20s") == "done"
     worker.terminate()
 

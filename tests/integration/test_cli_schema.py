@@ -21,6 +21,18 @@ from support.callers import blocking_engine
 pytestmark = pytest.mark.every_database
 TABLES = ("runs", "journal", "waits", "signals", "workers", "migrations")
 
+TILL = """
+from outlast import Context, Outlast, workflow
+
+@workflow("count")
+async def count(ctx: Context) -> None: ...
+
+@workflow("count", version=2)
+async def recount(ctx: Context) -> None: ...
+
+app = Outlast("sqlite:///till.db", workflows=[count, recount])
+"""
+
 
 def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(commands, arguments, env={"OUTLAST_URL": None, **environment})
@@ -101,7 +113,7 @@ def test_tables_that_are_newer_than_this_code_are_told_and_are_no_error(tmp_path
 def test_an_application_may_be_named_in_the_place_of_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "till.py").write_text(f"from outlast import Outlast\napp = Outlast('sqlite:///{tmp_path}/till.db')\n")
+    (tmp_path / "till.py").write_text(TILL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "till", raising=False)
@@ -112,6 +124,11 @@ def test_an_application_may_be_named_in_the_place_of_a_database(
     assert "outlast migrate till:app\n" in missing.stdout
     assert "outlast sql till:app\n" in missing.stdout
     assert "no such file" not in missing.stdout
+    rows = [
+        tuple(cell.strip() for cell in row.strip("│ ").split("│")) for row in missing.stdout.splitlines() if "│" in row
+    ]
+    assert ("database", f"sqlite:///{tmp_path}/till.db") in rows
+    assert ("workflows", "count version 1, count version 2") in rows
     assert "create table" in run("sql", "till:app").stdout.lower()
 
     assert "Applied 1" in run("migrate", "till:app").stdout

@@ -88,6 +88,22 @@ def test_an_app_says_how_many_workflows_it_has() -> None:
     assert repr(Outlast("sqlite://")) == "<Outlast with 0 workflows>"
 
 
+def test_an_app_tells_which_database_and_which_workflows_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    many = [workflow("greet", version=number)(greet.function) for number in range(1, 13)]
+
+    assert Outlast("sqlite:///shop.db").place == f"sqlite:///{tmp_path}/shop.db"
+    assert Outlast("sqlite:////tmp/shop.db").place == "sqlite:////tmp/shop.db"
+    assert Outlast("sqlite://").place == "sqlite:///"
+    assert Outlast("postgresql://ada:secret@db/shop?sslmode=require").place == "postgresql://ada:***@db/shop"
+    assert Outlast("sqlite://").registered == "none"
+    listed = ", ".join(f"greet version {number}" for number in range(1, 11))
+    assert Outlast("sqlite://", workflows=many[:10]).registered == listed
+    assert Outlast("sqlite://", workflows=many).registered == f"{listed} and 2 more"
+
+
 def test_making_an_app_touches_nothing_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

@@ -36,12 +36,15 @@ def migrate(target: Target = None, url: Url = None, schema: Schema = "outlast") 
 
 def status(target: Target = None, url: Url = None, schema: Schema = "outlast") -> None:
     """Compare the tables with this code. Exits with 0 when they are up to date, with 3 when they are missing or older."""
-    with errors_told(), closing(_app(target, url, schema).blocking) as client:
-        found, needed = client.schema_version()
-    place = target or shown(make_url(url or ""))
+    with errors_told():
+        app = _app(target, url, schema)
+        with closing(app.blocking) as client:
+            found, needed = client.schema_version()
+    place = {"where": app.place} if target is None else {"where": target, "database": app.place}
+    known = {} if target is None else {"workflows": app.registered}
     missing = "missing: there is no such file" if target is None and _is_absent(url or "") else "missing"
     stands = missing if found == 0 else "older" if found < needed else "newer" if found > needed else "up to date"
-    table("Tables of outlast", {"where": place, "expected": needed, "found": found or "none", "state": stands})
+    table("Tables of outlast", {**place, "expected": needed, "found": found or "none", "state": stands, **known})
     if found < needed:
         same = same_place(target, url, schema)
         say(f"Bring them up to date with: outlast migrate{same}")

@@ -27,6 +27,9 @@ class Catalog:
         for versions in self._versions.values():
             yield from versions.values()
 
+    def __len__(self) -> int:
+        return sum(map(len, self._versions.values()))
+
     def get(self, name: str, version: int) -> Workflow[Any, Any] | None:
         """Return the workflow of exactly this name and version, if it is registered here."""
         return self._versions.get(name, {}).get(version)
@@ -43,6 +46,12 @@ class Catalog:
         if version not in versions:
             raise UnknownWorkflow(name, version, self._known())
         return versions[version]
+
+    def in_words(self, most: int = 10) -> str:
+        """List names and versions, at most so many of them."""
+        known = self._known()
+        listed = ", ".join(known[:most]) or "none"
+        return listed if len(known) <= most else f"{listed} and {len(known) - most} more"
 
     def _known(self) -> tuple[str, ...]:
         return tuple(f"{workflow.name} version {workflow.version}" for workflow in self)

@@ -33,6 +33,11 @@ class Database(Protocol):
         ...
 
     @property
+    def place(self) -> str:
+        """What to call it in messages. MUST hold no password."""
+        ...
+
+    @property
     def is_lasting(self) -> bool:
         """False when the data ends with the connection: a database in memory."""
         ...

@@ -75,6 +75,8 @@ class DjangoDatabase(SqlDatabase):
         return self._at_home.too_big(text) if self.home is not None else super().too_big(text)
 
     async def open(self) -> None:
+        if self.is_home():
+            self.place = self._at_home.place
         await (self._at_home.open() if self.is_home() else super().open())
 
     async def close(self) -> None:

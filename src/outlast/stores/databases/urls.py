@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import URL, make_url
@@ -90,6 +91,12 @@ def shown(url: URL, *, options: bool = False) -> str:
     do not are kept where `options` are asked for."""
     kept = {name: "***" if _SECRET.search(name) else value for name, value in url.query.items()} if options else {}
     return url.set(query=kept).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def in_full(place: str) -> str:
+    """Return what a database is called with the full path of a file, as it is found from where the process stands."""
+    scheme, slashes, path = place.partition(":///")
+    return f"{scheme}{slashes}{Path(path).absolute()}" if scheme == "sqlite" and path else place
 
 
 def _drivers(name: str) -> str:
