@@ -351,8 +351,8 @@ class Outlast(Publisher):
         """Send a signal to whichever runs wait, or will wait, for its name and key, and were started before it.
 
         key: which line of this signal; None, "" and every other text are different lines.
-        id: sent again under the same id, the signal is not stored twice (`created` is then False); with another key it is
-            SignalIdConflict. Default: a new id; inside a step one that every attempt of the step makes again.
+        id: sent again under the same id, the signal is not stored twice (`created` is False), whatever its payload; with
+            another key it is SignalIdConflict. Default: a new id; inside a step one that every attempt of it makes again.
         tx: as with `start`. The line of this name and key is held until your transaction ends; on PostgreSQL it must be
             READ COMMITTED (IsolationRefused otherwise).
 

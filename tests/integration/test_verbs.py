@@ -62,6 +62,16 @@ async def price_with_tax(order: Order) -> Decimal:
     return order.price * 2
 
 
+heard = Signal("heard", str)
+
+
+@workflow("hear")
+async def hear(ctx: Context) -> str:
+    said = ctx.signal(heard)
+    await ctx.wait_for("said", said)
+    return said.value
+
+
 @workflow("sell")
 async def sell(ctx: Context, order: Order) -> Receipt:
     total = await price_with_tax(order)
@@ -106,7 +116,7 @@ async def wait(ctx: Context, name: str) -> None:
 async def elsewhere(ctx: Context) -> None: ...
 
 
-WORKFLOWS = [sell, greet, ping, refuse, wait]
+WORKFLOWS = [hear, sell, greet, ping, refuse, wait]
 ORDER = Order("o-1", Decimal("10.10"))
 PAID_AT = datetime(2026, 5, 17, 12, tzinfo=UTC)
 
@@ -226,6 +236,17 @@ async def test_start_and_wait_returns_the_output(database_url: str, ask: Ask) ->
         with pytest.raises(RunFailed, match="the shop is closed") as raised:
             await ask(app, "start_and_wait", refuse, wait="20s")
         assert raised.value.status == Status.FAILED
+
+
+async def test_a_signal_id_alone_decides_and_the_payload_is_not_compared(database_url: str, ask: Ask) -> None:
+    async with opened(database_url) as app:
+        run = await ask(app, "start", hear, id="h")
+
+        first = await ask(app, "signal", heard, "first", id="event-1")
+        again = await ask(app, "signal", heard, "second", id="event-1")
+
+        assert (first.created, again.created) == (True, False)
+        assert await app.result(run.id, timeout="20s") == "first"
 
 
 async def test_a_signal_id_names_one_message(database_url: str, ask: Ask) -> None:
