@@ -92,7 +92,9 @@ def format_duration(duration: timedelta) -> str:
 
 def _parsed(value: object, what: str) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidDuration(f"{what} must be {_FORMS}; {reprlib.repr(value)} is of type {type(value).__name__}.")
+        given = reprlib.repr(value)
+        hint = f" Say the unit: '{given}s' is seconds." if _numbers(f"{given}s") else ""
+        raise InvalidDuration(f"{what} must be {_FORMS}; {given} is of type {type(value).__name__}.{hint}")
     numbers = _numbers(value)
     if not numbers:
         unitless = re.fullmatch(r"[+-]?[0-9.]+", value)

@@ -61,8 +61,21 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("value", [5, 0, -5, True, 1.5, float("nan"), float("inf"), None, b"1s", ["1s"]])
 def test_a_value_of_another_type_is_refused_by_name(value: object) -> None:
-    with pytest.raises(InvalidDuration, match=rf"^timeout must be .* is of type {type(value).__name__}\.$"):
+    with pytest.raises(InvalidDuration, match=rf"^timeout must be .* is of type {type(value).__name__}\."):
         parse_duration(value, what="timeout", allow_negative=True)
+
+
+@pytest.mark.parametrize(
+    "value, hint",
+    [(2, "'2s'"), (30, "'30s'"), (-5, "'-5s'"), (1.5, "'1.5s'"), (0.1, "'0.1s'"), (True, None), (float("nan"), None)],
+)
+def test_a_number_is_told_how_to_say_its_unit(value: float, hint: str | None) -> None:
+    """`Retry(delay=2)` and `timeout=30` were only told of the forms, not of the one that was meant."""
+    with pytest.raises(InvalidDuration) as refused:
+        parse_duration(value, what="timeout")
+
+    told = str(refused.value).partition(" Say the unit: ")[2]
+    assert told == ("" if hint is None else f"{hint} is seconds.")
 
 
 def test_a_number_without_a_unit_is_told_how_to_say_it() -> None:
