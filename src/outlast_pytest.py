@@ -80,7 +80,7 @@ def outlast_drain(outlast_app: Outlast) -> Callable[[], int]:
 
     def drain() -> int:
         if _has_loop():
-            raise WrongColour("drain")
+            raise WrongColour("drain", called="outlast_drain()")
         return _run(outlast_app.drain)
 
     return drain

@@ -137,9 +137,10 @@ class IsolationRefused(OutlastError):
 class WrongColour(OutlastError):
     """A blocking verb was called on a thread whose event loop is running; it would stop that loop."""
 
-    def __init__(self, verb: str) -> None:
+    def __init__(self, verb: str, called: str | None = None) -> None:
+        """`called` is what was called, where that is not `app.blocking`'s verb."""
         super().__init__(
-            f"app.blocking.{verb}(...) was called inside a running event loop, which it would block. "
+            f"{called or f'app.blocking.{verb}(...)'} was called inside a running event loop, which it would block. "
             f"Use `await app.{verb}(...)` here, or call it from another thread."
         )
         self.verb = verb

@@ -256,7 +256,10 @@ async def test_what_json_cannot_say_is_refused_with_its_place(database_url: str)
             await app.drain()
             failure = (await run_of(app, run.id)).failure
 
-        assert [given.value.where, sent.value.where] == [f"input{place}", f"payload of signal 'told'{place}"]
+        assert [given.value.where, sent.value.where] == [
+            f"input of workflow '{numbers.name}'{place}",
+            f"payload of signal 'told'{place}",
+        ]
         assert refused[0] == f"custom status{place}"
         assert refused[1].startswith(f"1: result of step 'return'{place} cannot be stored")
         assert failure is not None

@@ -360,7 +360,7 @@ def _encoded_input(workflow: Workflow[Any, Any], value: object) -> str:
         return "null"
     if value is MISSING:
         value = workflow.default_input()
-    return workflow.input_shape.encode(value, "input")
+    return workflow.input_shape.encode(value, f"input of workflow {workflow.name!r}")
 
 
 def _run_timeout(workflow: Workflow[Any, Any], timeout: Duration | None) -> int | None:

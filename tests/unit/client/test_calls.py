@@ -184,7 +184,7 @@ def test_an_unusable_timeout_is_refused(client: BlockingClient, database: FakeDa
 
 
 def test_an_input_that_cannot_be_stored_is_refused_by_its_place(client: BlockingClient, database: FakeDatabase) -> None:
-    with pytest.raises(ValueNotStorable, match=r"input\['file'\]"):
+    with pytest.raises(ValueNotStorable, match=rf"input of workflow '{anything.name}'\['file'\]"):
         client.start(anything, {"file": object()})
     with pytest.raises(ValueNotStorable, match="input"):
         client.start(fulfil, {"id": 7})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

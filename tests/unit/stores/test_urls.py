@@ -179,9 +179,11 @@ def test_a_refused_sqlite_url_does_not_show_what_stands_for_a_password(url: str)
     assert "s3cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("target", [None, 5, b"sqlite://", object()])
+@pytest.mark.parametrize("target", [None, 5, b"sqlite://", object(), [object()]])
 def test_what_is_neither_a_url_nor_an_engine_is_refused(target: object) -> None:
-    with pytest.raises(InvalidArgument, match="URL or an SQLAlchemy engine"):
+    with pytest.raises(
+        InvalidArgument, match=r"a URL, an engine of SQLAlchemy or a pool of.*Workflows are passed as workflows="
+    ):
         open_database(target)
 
 

@@ -55,7 +55,10 @@ class MySQLTarget:
 def parse_url(text: object) -> SQLiteTarget | PostgresTarget | MySQLTarget:
     """Read a database URL. A password in it never appears in an error."""
     if not isinstance(text, str):
-        raise InvalidArgument(f"database is a URL or an SQLAlchemy engine, not {type(text).__name__}. Forms: {_FORMS}.")
+        raise InvalidArgument(
+            "database is a URL, an engine of SQLAlchemy or a pool of asyncpg, psycopg, asyncmy or aiomysql, not "
+            f"{type(text).__name__}. Forms of a URL: {_FORMS}. Workflows are passed as workflows=[...]."
+        )
     try:
         # SQLAlchemy dropped the short name; PostgreSQL's own programs still take it.
         url = make_url(re.sub(r"\Apostgres://", "postgresql://", text))
