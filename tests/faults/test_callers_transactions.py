@@ -17,7 +17,17 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from outlast import Context, Outlast, RunCancelled, Signal, StepContext, WorkerOptions, step, workflow
+from outlast import (
+    Context,
+    Outlast,
+    RunCancelled,
+    Signal,
+    StepContext,
+    WorkerOptions,
+    step,
+    transactional_step,
+    workflow,
+)
 from support.callers import ROADS, awaiting_engine, blocking_engine, kind_of
 from support.nursery import Nursery
 from support.probing import Tables, until, until_awaited
@@ -177,6 +187,52 @@ async def test_a_lease_outlasts_an_open_transaction(server_url: str) -> None:
         with pytest.raises(RunCancelled):
             await held.result(timeout="20s")
         assert await asyncio.to_thread(tables, "select lapses from {runs}") == [(0,)]
+
+
+async def test_an_open_cancel_holds_up_the_transactional_step_of_its_run_alone(server_url: str) -> None:
+    """The step waits in a transaction of the application's, with its patience: 50 s on MySQL and MariaDB. With the worker's
+    row locked meanwhile the lease could not be renewed, and once that was uncertain nothing began any more."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+    tries: list[int] = []
+
+    @transactional_step
+    async def pay(tx: object, s: StepContext) -> str:
+        tries.append(s.attempt)
+        begun.set()
+        await gate.wait()
+        return "paid"
+
+    @workflow("paying")
+    async def paying(ctx: Context) -> None:
+        await pay()
+        await ctx.sleep("long", "1d")
+
+    tables = Tables(server_url)
+    options = WorkerOptions(poll="50ms", lease="6s")
+    async with Outlast(server_url, workflows=[adding, paying], worker=options) as app:
+        held = await app.start(paying)
+        await begun.wait()
+        async with transaction(server_url) as tx:
+            await app.cancel(held.id, tx=tx)
+            gate.set()
+            await asyncio.to_thread(until, tables.waits_for_a_lock, "the step to wait for the caller")
+            begin = await asyncio.to_thread(tables, "select id, lease_until from {workers}")
+
+            await assert_others_go_on(app, 30)
+
+            async def is_renewed() -> bool:
+                ((worker, lease_until),) = await asyncio.to_thread(tables, "select id, lease_until from {workers}")
+                return bool(worker == begin[0][0] and lease_until > begin[0][1])
+
+            await until_awaited(is_renewed, "the lease to be renewed")
+
+        with pytest.raises(RunCancelled):
+            await held.result(timeout="20s")
+        run = await app.get(held.id, journal=True)
+    assert run is not None
+    assert [entry.name for entry in run.journal][:1] == ["pay"]
+    assert tries == [1]
+    assert await asyncio.to_thread(tables, "select lapses from {runs} where id = %s", held.id) == [(0,)]
 
 
 def test_an_open_cancel_holds_up_no_other_run_of_a_dead_worker(

@@ -234,6 +234,9 @@ class Batch(msgspec.Struct, frozen=True):
     starts: tuple[NewRun, ...] = ()
     records: tuple[tuple[RunId, Record], ...] = ()
     writes: tuple[RunWrite, ...] = ()
+    is_joined: bool = False
+    """Written at the end of a transaction of the application's, which may wait long for a run's row. Where such a wait with
+    the worker's row would hold up the lease's renewal, the runs' rows MUST be asked for first. It starts nothing."""
 
 
 class FlushOutcome(msgspec.Struct, frozen=True, gc=False):

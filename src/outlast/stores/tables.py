@@ -11,8 +11,9 @@ since the epoch, UTC.
 
 A started run's id (an insert that waits for another insert of the same id) comes with 3. Held by tests/race.
 
-A transaction of the application's may hold any of them in its own order, and a step in one takes 2 at its very end. Whoever
-waits for it has a limit to its patience, gives up what it has and tries again.
+A transaction of the application's may hold any of them in its own order, and a step in one takes 2 at its very end: on MySQL
+and MariaDB after its run, for which it may wait long. Whoever waits for it has a limit to its patience, gives up what it has
+and tries again.
 """
 
 from __future__ import annotations

@@ -359,7 +359,7 @@ class Turn:
         """
         records = (*self._taken, *self._records, entry)
         proof = RunWrite(id=self.id, status=self._stored_status, progressed=self._lapses > 0, turns=self._turns)
-        batch = Batch(records=tuple([(self.id, record) for record in records]), writes=(proof,))
+        batch = Batch(records=tuple([(self.id, record) for record in records]), writes=(proof,), is_joined=True)
         return Grant(self.id, self._host.lease, batch, entry, self._host.lose, self._grant_given_back)
 
     def _grant_given_back(self) -> None:
