@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from sqlalchemy.orm import sessionmaker
 
 from outlast import Context, Outlast, RunFailed, StepContext, transactional_step, workflow
-from support.callers import blocking_engine, kind_of
+from support.callers import blocking_engine, blocking_url, kind_of
 from support.payment_places import PLACES, Place, in_places
 from support.payments import payments
 from support.probing import Tables
@@ -139,3 +139,24 @@ async def test_two_steps_that_change_what_both_have_read_both_succeed(
     assert len(tries) > 2
     assert Tables(url)("select count(*) from {runs}") == [(4,)]
     assert Tables(url)("select phase, attempt from {journal} where name = 'count'") == [("done", 1)] * 2
+
+
+async def test_a_pool_that_has_no_connection_left_is_called_busy(postgres_url: str) -> None:
+    engine = create_engine(blocking_url(postgres_url), pool_size=1, max_overflow=0, pool_timeout=0.05)
+    attempts: list[int] = []
+
+    @transactional_step(retry=False)
+    def pay(session: Any, s: StepContext) -> None:
+        attempts.append(s.attempt)
+
+    @workflow("shop")
+    async def shop(ctx: Context) -> None:
+        await pay()
+
+    async with Outlast(postgres_url, workflows=[shop], transactions=sessionmaker(engine)) as app:
+        with engine.connect(), pytest.raises(RunFailed, match=r"DatabaseBusy: Your pool gave no connection in time"):
+            await app.start_and_wait(shop, wait="30s")
+        await app.start_and_wait(shop, wait="30s")
+    engine.dispose()
+
+    assert attempts == [1]

@@ -12,8 +12,9 @@ from typing import Final, Generic, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.exc import PendingRollbackError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from outlast.errors import NotATransaction, OutlastError, TransactionAborted, TransactionEnded
+from outlast.errors import DatabaseBusy, NotATransaction, OutlastError, TransactionAborted, TransactionEnded
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import Op, Statement
 from outlast.stores.basis import Basis
@@ -103,6 +104,11 @@ def _unfit(error: Exception, basis: Basis) -> Exception:
     """Return what to raise for an error of our own statements in the application's transaction."""
     if isinstance(error, OutlastError) or basis.dialect.trouble(error) is not None:
         return error
+    if isinstance(error, PoolTimeout):
+        return DatabaseBusy(
+            f"Your pool gave no connection in time ({error}). Every transactional step that runs has one: give the pool at "
+            "least as many as steps run at once, WorkerOptions(concurrency=...), and some for whoever else uses it."
+        )
     return NotATransaction(
         f"What transactions= gave cannot be used for outlast's tables ({type(error).__name__}: {error}). It has to be a "
         "transaction on the database in which they are."
