@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import (
@@ -202,13 +203,13 @@ class DeclaredStep(Generic[P, R]):
             return await host.ask_step(self._request(args, kwargs))
         return await self._alone(args, kwargs)
 
+    @abstractmethod
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepRequest:
         """Return what a call in workflow code asks of its run."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _alone(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> object:
         """Answer a call outside of workflow code."""
-        raise NotImplementedError
 
 
 class Step(DeclaredStep[P, R]):
