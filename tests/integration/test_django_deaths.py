@@ -35,8 +35,7 @@ print("found", Order.objects.count(), len(app.blocking.list().runs))
 @pytest.mark.time_limit(120)
 @pytest.mark.parametrize(
     "database, moment",
-    [(database, moment) for database in ("sqlite", "postgresql") for moment in ("before", "after")]
-    + [("mysql", "before"), ("mariadb", "after")],
+    [(database, moment) for database in ("sqlite", "postgresql", "mysql", "mariadb") for moment in ("before", "after")],
 )
 def test_an_order_and_its_run_survive_a_death_together_or_not_at_all(
     *,

@@ -357,19 +357,17 @@ def _over_mysql_driver(driver: Any) -> Open:
     return opened
 
 
-_BOTH = ("sqlite", "postgresql", "mysql")
 _MYSQL = ("mysql", "mariadb")
+_ALL = ("sqlite", "postgresql", *_MYSQL)
 ROADS: dict[str, Road] = {
-    "Session": Road(_over_engine(_session), _BOTH, is_blocking=True),
-    "scoped_session": Road(_over_engine(_scoped_session), _BOTH, is_blocking=True),
-    "SQLModel-Session": Road(_over_engine(_sqlmodel_session), _BOTH, is_blocking=True),
-    "Connection": Road(
-        _over_engine(Engine.begin, lambda connection: connection), (*_BOTH, "mariadb"), is_blocking=True
-    ),
-    "AsyncSession": Road(_over_async_engine(_async_session), (*_BOTH, "mariadb")),
-    "async_scoped_session": Road(_over_async_engine(_async_scoped_session), _BOTH),
-    "SQLModel-AsyncSession": Road(_over_async_engine(_sqlmodel_async_session), _BOTH),
-    "AsyncConnection": Road(_over_async_engine(AsyncEngine.begin, _itself), _BOTH),
+    "Session": Road(_over_engine(_session), _ALL, is_blocking=True),
+    "scoped_session": Road(_over_engine(_scoped_session), _ALL, is_blocking=True),
+    "SQLModel-Session": Road(_over_engine(_sqlmodel_session), _ALL, is_blocking=True),
+    "Connection": Road(_over_engine(Engine.begin, lambda connection: connection), _ALL, is_blocking=True),
+    "AsyncSession": Road(_over_async_engine(_async_session), _ALL),
+    "async_scoped_session": Road(_over_async_engine(_async_scoped_session), _ALL),
+    "SQLModel-AsyncSession": Road(_over_async_engine(_sqlmodel_async_session), _ALL),
+    "AsyncConnection": Road(_over_async_engine(AsyncEngine.begin, _itself), _ALL),
     "asyncpg": Road(_asyncpg, ("postgresql",)),
     "psycopg": Road(_psycopg, ("postgresql",), is_blocking=True),
     "psycopg-awaiting": Road(_psycopg_awaiting, ("postgresql",)),
@@ -377,7 +375,7 @@ ROADS: dict[str, Road] = {
     "aiosqlite": Road(_aiosqlite, ("sqlite",)),
     "PyMySQL": Road(_pymysql, _MYSQL, is_blocking=True),
     "asyncmy": Road(_over_mysql_driver(asyncmy), _MYSQL),
-    "aiomysql": Road(_over_mysql_driver(aiomysql), ("mysql",)),
+    "aiomysql": Road(_over_mysql_driver(aiomysql), _MYSQL),
 }
 
 
