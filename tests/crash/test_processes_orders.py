@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from outlast import Outlast
-from support.crashing import KILLED, Shop, most_calls
+from support.crashing import KILLED, Shop, most_calls, stride_on
 from support.nursery import Nursery
 from support.probing import until
 from support.programs import orders
@@ -40,18 +40,20 @@ def test_an_order_survives_a_kill_at_any_point_of_it(shop: Shop) -> None:
     shop.finish_and_check(endings)
 
 
-@pytest.mark.every_database("mysql")
+@pytest.mark.every_database
 @pytest.mark.time_limit(180)
 def test_an_order_survives_a_kill_before_any_statement(shop: Shop) -> None:
+    stride = stride_on(shop.url)
+
     def begin(number: int) -> int:
-        return shop.begin(number, "lost", before=number)
+        return shop.begin(number, "lost", before=number * stride)
 
     codes: list[int] = []
     while not codes or KILLED in codes[-AT_ONCE:]:
         codes += _side_by_side(begin, ((number,) for number in range(len(codes) + 1, len(codes) + 1 + AT_ONCE)))
 
     # Making the tables, registering, starting, claiming, recording, parking three times: it cannot be fewer.
-    assert codes.count(KILLED) > 25
+    assert codes.count(KILLED) > 25 // stride
     shop.finish_and_check(dict.fromkeys(range(1, len(codes) + 1), "lost"))
 
 
@@ -60,17 +62,17 @@ def _side_by_side(call: Callable[..., int], arguments: Iterable[tuple[Any, ...]]
         return list(threads.map(lambda each: call(*each), arguments))
 
 
-@pytest.mark.every_database("mysql")
+@pytest.mark.every_database
 @pytest.mark.time_limit(180)
 def test_a_process_frozen_before_any_statement_writes_nothing_when_it_thaws(shop: Shop) -> None:
     """Its lease has run out and its orders were taken to their end meanwhile. It goes on with the very next statement, in
     the belief that everything is as it was."""
     with contextlib.closing(Outlast(shop.url).blocking) as client:
         client.migrate()
-    version, frozen = 1, FROZEN_AT_ONCE
+    version, frozen, stride = 1, FROZEN_AT_ONCE, stride_on(shop.url)
     while frozen == FROZEN_AT_ONCE:
         endings: dict[int, Ending] = dict.fromkeys(range(version, version + FROZEN_AT_ONCE), "lost")
-        children = [shop.freeze(number, ending, before=number) for number, ending in endings.items()]
+        children = [shop.freeze(number, ending, before=number * stride) for number, ending in endings.items()]
         for child in children:
             until(lambda it=child: it.has_ended or "freezes" in it.output, "the process to freeze or to end")
         frozen = sum("freezes" in child.output for child in children)
