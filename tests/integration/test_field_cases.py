@@ -178,7 +178,7 @@ async def test_a_nul_in_a_value_comes_back_and_one_in_a_name_is_refused(
                 await ask(app, "signal", note, "x", **names)
 
 
-@pytest.mark.every_database("mysql")
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     "value", [9007199254740993, 1970670598291982290, 2**63, 2**64 + 1, -(2**70), 10**400, -0.0, 5e-324], ids=str
 )
