@@ -123,7 +123,7 @@ class _Group:
             parking.setdefault(_topics(one[1]), _Group([], [], self.is_repeated)).writers.append(one)
         starting = [_Group(self.starters, [], self.is_repeated)] if self.starters else []
         parts = [*starting, *parking.values()]
-        return parts if len(parts) > 1 else [self] if self.topics else self.singly()
+        return parts if len(parts) > 1 else [self] if self.topics or len(self) == 1 else self.singly()
 
     def singly(self) -> list[_Group]:
         return [_Group([one], [], self.is_repeated) for one in self.starters] + [
@@ -279,7 +279,7 @@ class Flusher:
             parts = group.suspects()
             if len(parts) == 1:
                 self._tell_starters(group, error)
-                group.is_held_up = True
+                parts[0].is_held_up = True
             for part in parts:
                 self._set_aside(part)
         except Exception as error:

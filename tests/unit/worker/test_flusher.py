@@ -410,3 +410,15 @@ async def test_who_is_set_aside_while_the_last_tries_end_is_tried_too() -> None:
         (await database.next_asked("flush")).answer.set_result(flushed())
     await passes()
     assert [writer.told for writer in first + second] == [["written"]] * 6
+
+
+async def test_a_lone_writer_that_is_held_up_pauses_between_its_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a lock holds the worker's row: without a pause the lease could never be renewed."""
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 3600)
+    database = FakeDatabase()
+    flusher = make(database)
+    Writes("r1", flusher)
+    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    await passes()
+    assert database.is_quiet
+    flusher.abandon()

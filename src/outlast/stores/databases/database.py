@@ -86,7 +86,7 @@ class SqlDatabase:
         self._most = yield from self._basis.dialect.most_at_once()
 
     async def open(self) -> None:
-        attempts = _Attempts(self._basis, self.place, opens=True)
+        attempts = _Attempts(self._basis, self.place, True, _PATIENCE, opens=True)
         silence = asyncio.get_running_loop().call_later(_SILENCE, attempts.tell)
         try:
             await self._attempt(self._check_server, attempts)
@@ -204,7 +204,7 @@ class SqlDatabase:
 
     def check_schema_blocking(self) -> None:
         # For awaiting callers `open` has asked this.
-        attempts = _Attempts(self._basis, self.place, opens=True)
+        attempts = _Attempts(self._basis, self.place, True, _PATIENCE, opens=True)
         self._attempt_blocking(self._check_server, attempts)
         self.run_blocking(lambda: check_schema(self._basis))
         self._origin.learn(self.run_blocking(self._origin.read))
