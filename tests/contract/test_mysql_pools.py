@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import cycle
 from typing import Any
 
@@ -26,14 +26,13 @@ from outlast import (
     transactional_step,
     workflow,
 )
-from outlast.ports.clock import Clock
 from outlast.ports.operation import Op, Statement
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
-from outlast.testing import ManualClock
-from outlast.testing.contract.desk import _AwaitingDesk, new_run
+from outlast.testing.contract.desk import new_run
 from outlast.testing.store_contract import Case
 from support.every_statement import EVERY_STATEMENT
+from support.pools_tried import carry, migrated
 from support.probing import connect_mysql
 from tools.mysql import PrivateMySQL
 
@@ -91,32 +90,7 @@ def test_a_pool_carries_every_statement(
     """Whether its connections commit by themselves or not. Each case is tried with one of the two: what they share is
     tried by the other contract tests."""
     url: str = request.getfixturevalue(f"{server}_url")
-    clock = ManualClock()
-    with asyncio.Runner() as runner:
-        manager = pool_of(driver, url, autocommit=autocommit)
-        pool = runner.run(_entered(manager))
-
-        def opened(now: Clock | None) -> SqlDatabase:
-            return open_database(pool, clock=now)
-
-        database = opened(clock)
-        runner.run(_migrated(database))
-        case.script(_AwaitingDesk(database, opened, clock, runner))
-        runner.run(_left(database, manager))
-
-
-async def _entered(manager: AbstractAsyncContextManager[Any]) -> Any:
-    return await manager.__aenter__()
-
-
-async def _migrated(database: SqlDatabase) -> None:
-    await database.open()
-    await database.migrate()
-
-
-async def _left(database: SqlDatabase, manager: AbstractAsyncContextManager[Any]) -> None:
-    await database.close()
-    await manager.__aexit__(None, None, None)
+    carry(case, pool_of(driver, url, autocommit=autocommit))
 
 
 @driven
@@ -184,7 +158,7 @@ async def test_a_pool_gets_its_connections_back_as_they_were(
         driver, mysqlish_url, maxsize=1, autocommit=autocommit, init_command="set session innodb_lock_wait_timeout = 7"
     ) as pool:
         database = open_database(pool)
-        await _migrated(database)
+        await migrated(database)
         for number in range(3):
             await _started(database, f"r{number}")
             with pytest.raises(LookupError):
@@ -203,7 +177,7 @@ async def test_a_pool_gets_its_connections_back_as_they_were(
 async def test_a_cancelled_caller_gives_its_place_back(driver: str, mysqlish_url: str) -> None:
     async with pool_of(driver, mysqlish_url, maxsize=1) as pool:
         database = open_database(pool)
-        await _migrated(database)
+        await migrated(database)
         for _ in range(2):
             reached = asyncio.Event()
 

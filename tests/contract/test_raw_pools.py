@@ -16,14 +16,12 @@ from psycopg.rows import dict_row
 from sqlalchemy import text
 
 from outlast import Context, InvalidArgument, Outlast, StepContext, WorkerOptions, step, transactional_step, workflow
-from outlast.ports.clock import Clock
 from outlast.ports.operation import Op, Statement
-from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
-from outlast.testing import ManualClock
-from outlast.testing.contract.desk import _AwaitingDesk, new_run
+from outlast.testing.contract.desk import new_run
 from outlast.testing.store_contract import Case
 from support.every_statement import EVERY_STATEMENT
+from support.pools_tried import carry
 
 
 @step
@@ -68,32 +66,7 @@ POOLS: dict[str, Opened] = {**AWAITING, "blocking psycopg": of_blocking_psycopg}
 @pytest.mark.parametrize("kind", AWAITING)
 @pytest.mark.parametrize("case", EVERY_STATEMENT, ids=str)
 def test_an_awaiting_pool_carries_every_statement(case: Case, kind: str, postgres_url: str) -> None:
-    clock = ManualClock()
-    with asyncio.Runner() as runner:
-        manager = AWAITING[kind](postgres_url)
-        pool = runner.run(_entered(manager))
-
-        def opened(now: Clock | None) -> SqlDatabase:
-            return open_database(pool, clock=now)
-
-        database = opened(clock)
-        runner.run(_migrated(database))
-        case.script(_AwaitingDesk(database, opened, clock, runner))
-        runner.run(_left(database, manager))
-
-
-async def _entered(manager: AbstractAsyncContextManager[Any]) -> Any:
-    return await manager.__aenter__()
-
-
-async def _migrated(database: SqlDatabase) -> None:
-    await database.open()
-    await database.migrate()
-
-
-async def _left(database: SqlDatabase, manager: AbstractAsyncContextManager[Any]) -> None:
-    await database.close()
-    await manager.__aexit__(None, None, None)
+    carry(case, AWAITING[kind](postgres_url))
 
 
 @pytest.mark.parametrize("case", EVERY_STATEMENT, ids=str)
