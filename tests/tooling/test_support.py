@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.nursery import Nursery
 from support.processes import StartProcess
+from support.programs.ledger import Effect, Ledger, add_many
 
 ASYNC_TESTS = """
 import asyncio, pytest
@@ -124,3 +126,21 @@ def test_a_missing_server_is_told_in_the_last_lines_however_the_tests_are_spread
     assert "Every test that needs it was skipped." in told
     assert "apt-get install postgresql" in told
     assert told.splitlines()[-1].startswith("1 failed, 1 skipped")
+
+
+def test_a_ledger_is_never_read_half_written(nursery: Nursery, tmp_path: Path) -> None:
+    """Of the lines on two pages of the file, some were: one look in a hundred ended within a line."""
+    path = tmp_path / "ledger"
+    writer = nursery.start(add_many, path=str(path), count=2_000)
+
+    seen = [0]
+    while not writer.has_ended:
+        seen.append(len(Ledger(path).effects()))
+
+    assert seen == sorted(seen)
+    assert len(Ledger(path).effects()) == 2_000
+
+
+def test_a_ledger_refuses_what_does_not_fit_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        Ledger(tmp_path / "ledger").add(Effect("r" * 500, "step", "key", 1))

@@ -6,6 +6,10 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
+
+LINE: Final = 512
+"""Bytes of a line. No line lies on two pages of the file: such a line can be read, or left by a kill, half written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +31,13 @@ class Ledger:
         self._path = Path(path)
 
     def add(self, effect: Effect) -> None:
-        line = json.dumps(asdict(effect) | {"pid": os.getpid()}) + "\n"
+        line = json.dumps(asdict(effect) | {"pid": os.getpid()}).encode().ljust(LINE - 1) + b"\n"
+        if len(line) != LINE:
+            raise ValueError(f"an effect of {len(line)} bytes does not fit in a line of {LINE}: {effect}")
         # One write, at the end of the file as it is at that moment: lines of several processes do not mix.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(descriptor, line.encode())
+            os.write(descriptor, line)
         finally:
             os.close(descriptor)
 
@@ -40,3 +46,9 @@ class Ledger:
             return []
         found = [Effect(**json.loads(line)) for line in self._path.read_text().splitlines()]
         return [effect for effect in found if run is None or effect.run == run]
+
+
+def add_many(path: str, count: int) -> None:
+    """Add effects, one after the other."""
+    for number in range(count):
+        Ledger(path).add(Effect(f"run-{number}", "step", f"run-{number}:step", 1))
