@@ -71,6 +71,10 @@ class TransactionalStep(DeclaredStep[P, R], Generic[T, P, R]):
 
     @overload
     def __get__(self, instance: None, owner: type[Any]) -> TransactionalStep[T, P, R]: ...
+    @overload  # As of a Step.
+    def __get__(
+        self: TransactionalStep[Any, [Unlike, Unlike], R], instance: object, owner: type[Any]
+    ) -> TransactionalStep[Any, ..., R]: ...
     @overload
     def __get__(
         self: TransactionalStep[S, Concatenate[Any, Q], R], instance: S, owner: type[Any]

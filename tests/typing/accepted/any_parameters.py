@@ -7,7 +7,7 @@ from typing import Any, TypeVar, assert_type
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from outlast import Context, StepContext, step, transactional_step, workflow
+from outlast import CompensationContext, Context, StepContext, step, transactional_step, workflow
 
 T = TypeVar("T")
 
@@ -90,6 +90,21 @@ class Shop:
     def put(self, *them: object) -> int:
         return len(them)
 
+    @step
+    async def note(self, it: Any) -> int:
+        return 1
+
+    @step(retry=2)
+    def note_two(self, number: int, it: Any = None) -> int:
+        return number
+
+    @step
+    async def note_all(self, s: StepContext, *them: Any) -> Any:
+        return them
+
+    @note.compensate
+    async def forget(self, s: CompensationContext, noted: int) -> None: ...
+
     @staticmethod
     @step
     async def close(it: object) -> int:
@@ -110,6 +125,17 @@ class Desk:
     @transactional_step
     async def save(self, session: AsyncSession, it: object) -> int:
         return 1
+
+    @transactional_step
+    async def note(self, session: AsyncSession, it: Any) -> int:
+        return 1
+
+    @transactional_step(retry=2)
+    def note_two(self, session: Session, number: int, it: Any = None) -> int:
+        return number
+
+    @note.compensate
+    async def forget(self, session: AsyncSession, s: CompensationContext, noted: int) -> None: ...
 
 
 @workflow("any")
@@ -138,11 +164,18 @@ async def takes_anything(ctx: Context, it: object) -> None:
     assert_type(await shop.keep_two(1), int)
     assert_type(await shop.keep_two(number, it), int)
     assert_type(await shop.put(1, it), int)
+    number = await shop.note(it)
+    number = await shop.note.named("again")(it=number) + number
+    number = await shop.note_two(1)
+    number = await shop.note_two(number, it=it)
+    assert_type(await shop.note_all(it, number), Any)
     assert_type(await Shop.close(it), int)
     assert_type(await save(it), int)
     number = await save_plain()
     number = await save_plain(it) + number
     assert_type(await Desk().save(it), int)
+    number = await Desk().note(it)
+    number = await Desk().note_two(number, it) + number
 
 
 async def in_a_test(session: AsyncSession) -> None:
