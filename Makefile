@@ -1,6 +1,6 @@
 # Every command a developer needs. All of them make their own environment in .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup check pyright mypy ruff floors house format unit test lowest newest demo shop bench constraints clean
+.PHONY: help setup check pyright surface mypy ruff floors house format unit test lowest newest demo shop bench constraints clean
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -18,10 +18,13 @@ $(READY): pyproject.toml constraints.txt tools/setup.sh
 	@touch $@
 
 check: $(READY)  ## format, lint, floors, types and the rules of the house, in under a minute
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 pyright mypy ruff floors house
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 pyright surface mypy ruff floors house
 
 pyright: $(READY)
 	$(BIN)/pyright
+
+surface: $(READY)
+	$(PY) -m pytest -q tests/typing/test_surface.py
 
 mypy: $(READY)
 	$(BIN)/mypy

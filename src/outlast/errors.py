@@ -228,7 +228,9 @@ class CompensationFailed(RunFailed):
     def __init__(self, run_id: str, status: str, failure: Failure) -> None:
         super().__init__(run_id, status, failure)
         undoing = f"; undoing gave up: {failure.inner[-1]}" if failure.inner else ""
-        self.args = (f"{self}{undoing}. Somebody has to look: app.get(id, journal=True) shows what was undone.",)
+        self.args: tuple[Any, ...] = (
+            f"{self}{undoing}. Somebody has to look: app.get(id, journal=True) shows what was undone.",
+        )
 
 
 class ResultTimeout(OutlastError, TimeoutError):

@@ -32,8 +32,8 @@ class Signals:
     """What the signals of this process ask for. The handlers run even while a step blocks the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.stop = asyncio.Event()
-        self.count = 0
+        self.stop: asyncio.Event = asyncio.Event()
+        self.count: int = 0
         self.on_first: Callable[[], object] = self.stop.set
         self.on_second: Callable[[], object] = self.stop.set
         self._loop = loop

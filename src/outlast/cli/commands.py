@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,7 +13,7 @@ from outlast.cli.loading import load_app
 from outlast.cli.telling import errors_told, say
 from outlast.serving import work
 
-commands = typer.Typer(
+commands: Final = typer.Typer(
     name="outlast",
     help="Durable workflows in your own database.",
     no_args_is_help=True,

@@ -58,10 +58,10 @@ class Access:
         if migrates is not None and type(migrates) is not bool:
             raise InvalidArgument(f"migrate is True, False or, for what OUTLAST_ENV says, None; {migrates!r} is not.")
         self.database = database
-        self.migrates = os.environ.get("OUTLAST_ENV") != "production" if migrates is None else migrates
+        self.migrates: bool = os.environ.get("OUTLAST_ENV") != "production" if migrates is None else migrates
         self._clock = clock
         self.local: Local | None = None
-        self.untaken = Untaken()
+        self.untaken: Untaken = Untaken()
         self.is_open: bool = False
         """Inside of `async with`."""
         self.is_closed: bool = False

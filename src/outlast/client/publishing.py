@@ -67,7 +67,7 @@ class Publishing:
 
     def __init__(self, calls: Calls, routes: Routes) -> None:
         self.routes = routes
-        self.handlers = Handlers()
+        self.handlers: Handlers = Handlers()
         self._calls = calls
         self._warned: set[type] = set()
 

@@ -10,7 +10,7 @@ from outlast.model.ids import RunId
 from outlast.model.run import Status
 from outlast.ports.store import Outcome
 
-logger = logging.getLogger("outlast.client")
+logger: Final = logging.getLogger("outlast.client")
 
 PATIENCE: Final = 10.0
 """Seconds of waiting before the word: by then a worker that is there and has room has taken the run."""

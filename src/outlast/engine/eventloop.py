@@ -97,7 +97,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     """Run workflow code until it waits. What the base class offers and this one does not is refused."""
 
     def __init__(self, host: LoopHost, *, first_order: int = 0) -> None:
-        self.host = host
+        self.host: LoopHost = host
         self.owner: Any = host
         """The same, as authors' objects know it: a `Host`."""
         self._ready: list[asyncio.Handle] = []

@@ -36,7 +36,7 @@ class Recorded:
     __slots__ = ("final", "first", "opened", "retry")
 
     def __init__(self, record: Record) -> None:
-        self.first = record
+        self.first: Record = record
         self.opened: Record | None = None
         self.retry: Record | None = None
         self.final: Record | None = None

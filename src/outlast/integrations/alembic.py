@@ -28,8 +28,8 @@ try:
     from alembic.autogenerate import comparators
     from alembic.autogenerate.api import AutogenContext
     from alembic.operations.ops import ExecuteSQLOp, UpgradeOps
-except ModuleNotFoundError as error:
-    raise extras.missing("alembic", error) from error
+except ModuleNotFoundError as _error:
+    raise extras.missing("alembic", _error) from _error
 
 
 IncludeName: TypeAlias = Callable[[str | None, Any, Any], bool]

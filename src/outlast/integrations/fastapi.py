@@ -22,8 +22,8 @@ try:
     from starlette.requests import HTTPConnection
 
     from outlast.integrations.starlette import lifespan, outlast_of
-except ModuleNotFoundError as error:
-    raise extras.missing("fastapi", error) from error
+except ModuleNotFoundError as _error:
+    raise extras.missing("fastapi", _error) from _error
 
 
 __all__ = ["CurrentOutlast", "current_outlast", "lifespan", "named_outlast"]

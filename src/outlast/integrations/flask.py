@@ -37,8 +37,8 @@ try:
     import click
     from flask import Flask, current_app
     from flask.cli import AppGroup
-except ModuleNotFoundError as error:
-    raise extras.missing("flask", error) from error
+except ModuleNotFoundError as _error:
+    raise extras.missing("flask", _error) from _error
 
 
 P = ParamSpec("P")

@@ -24,8 +24,8 @@ try:
     from litestar.config.app import AppConfig
     from litestar.di import NamedDependency, Provide
     from litestar.plugins import InitPluginProtocol
-except ModuleNotFoundError as error:
-    raise extras.missing("litestar", error) from error
+except ModuleNotFoundError as _error:
+    raise extras.missing("litestar", _error) from _error
 
 
 NAME: Final = "outlast"

@@ -17,8 +17,8 @@ from outlast.integrations import extras
 
 try:
     from starlette.requests import HTTPConnection
-except ModuleNotFoundError as error:
-    raise extras.missing("starlette", error) from error
+except ModuleNotFoundError as _error:
+    raise extras.missing("starlette", _error) from _error
 
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]

@@ -28,7 +28,7 @@ from outlast.model.run import Stop
 from outlast.model.signal import StoredSignal
 from outlast.worker.drivable import Drivable
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _MOST: Final = 4
 """Threads of one worker. Code that computes gains nothing by more of them; with one, code that blocks would hold up all
@@ -51,7 +51,7 @@ class Drive:
     def __init__(self, then: Callable[[Drive, Progress | BaseException], None]) -> None:
         """`then` is told what came of it, from a plain callback of the loop."""
         self._then = then
-        self.is_wanted = True
+        self.is_wanted: bool = True
         """False when nobody listens any more: then code that has not begun does not begin."""
 
     def ended(self, outcome: Progress | BaseException | None) -> None:
@@ -116,7 +116,7 @@ class BodyThread:
     """A thread, and what it is given in this order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: contextvars.Context, name: str) -> None:
-        self.busy = 0
+        self.busy: int = 0
         """Drives that have not come back."""
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop

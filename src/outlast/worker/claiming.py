@@ -18,7 +18,7 @@ from outlast.worker.databasetime import monotonic
 from outlast.worker.tenure import Tenure
 from outlast.worker.workplace import Workplace
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _PATIENCE: Final = 5.0
 _FIRST_PAUSE: Final = 0.1
@@ -39,7 +39,7 @@ class Claims:
         self._place = place
         self._workflows = tuple(place.workflows)
         self._lock = asyncio.Lock()
-        self.passed_by = False
+        self.passed_by: bool = False
         """The last claim left runs that others had locked."""
 
     @property
@@ -112,7 +112,7 @@ class Looking:
         self._is_kicked = False
         self._is_hungry = False
         self._again = 0.0
-        self.has_backlog = False
+        self.has_backlog: bool = False
         """More runs were due than could be taken."""
         self._room: Callable[[], int] = lambda: 0
 

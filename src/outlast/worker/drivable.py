@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn, Protocol
 
 from outlast.engine.decision import Progress, StepCall
@@ -43,7 +43,13 @@ class Unusable:
         """Say why."""
         raise self._error
 
-    resume = run = step_returned = step_raised = step_settled = step_recorded = step_given_back = _refuse
+    resume: Callable[..., NoReturn] = _refuse
+    run: Callable[..., NoReturn] = _refuse
+    step_returned: Callable[..., NoReturn] = _refuse
+    step_raised: Callable[..., NoReturn] = _refuse
+    step_settled: Callable[..., NoReturn] = _refuse
+    step_recorded: Callable[..., NoReturn] = _refuse
+    step_given_back: Callable[..., NoReturn] = _refuse
 
     def request_stop(self, *_: object) -> None:
         """Nothing to stop."""

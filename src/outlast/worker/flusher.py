@@ -25,7 +25,7 @@ from outlast.model.journal import Record
 from outlast.ports.database import Database
 from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _MOST: Final = 500
 """Writers in one batch: it bounds how long the others wait behind it."""

@@ -66,7 +66,7 @@ class Grants:
 
     def __init__(self) -> None:
         self.current: StepCall | None = None
-        self.included = 0
+        self.included: int = 0
         """How many of the records that wait to be flushed are in the current grant."""
         self.asking: deque[tuple[Asking, object]] = deque()
         self.late: deque[tuple[StepCall, Ending]] = deque()

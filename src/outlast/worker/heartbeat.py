@@ -23,7 +23,7 @@ from outlast.ports.database import Database
 from outlast.ports.store import Lease, Renewal
 from outlast.worker.databasetime import monotonic
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _BLOCKED: Final = 1.0
 """Seconds without an answer after which a loop counts as blocked, and between two looks at it."""

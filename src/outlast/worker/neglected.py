@@ -12,7 +12,7 @@ from outlast.errors import DatabaseUnavailable
 from outlast.ports.store import Unclaimed
 from outlast.worker.workplace import LONGEST_HOLD, Workplace
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _PATIENCE: Final = 5.0
 _PAUSE: Final = 1.0

@@ -18,7 +18,7 @@ from outlast.model.run import Status, Stop
 from outlast.worker.bodies import Drive, Driven
 from outlast.worker.steps import Attempt, Ending
 from outlast.worker.telling import attempt_failed
-from outlast.worker.turn import Host, Turn
+from outlast.worker.turn import Host, Turn, TurnState
 from outlast.worker.workplace import Workplace
 
 _WORKING: Final = Working(None)
@@ -94,7 +94,7 @@ class PlainTurn(Turn):
                 attempt_failed(self.id, *raised, ())
             return
         # The last write may have been asked for: it is the last no more.
-        self.state = _WORKING
+        self.state: TurnState = _WORKING
         self._raised = raised
         self._known = 0
         self._drive = drive = Drive(self._driven)

@@ -37,7 +37,7 @@ from outlast.worker.threads import called
 from outlast.worker.transactional import TransactionalSteps
 from outlast.worker.workplace import Workplace
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _GRACE: Final = 1.0
 """Seconds that cancelled steps get to clean up at a shutdown."""
@@ -72,7 +72,7 @@ class Shift:
         self.tenure: Tenure | None = None
         self._certainty = Certainty(is_needed=contract.clock is None)
         steps = Steps(loop, context, self._certainty, threads=options.threads, around=options.around_steps or called)
-        self.place = Workplace(
+        self.place: Workplace = Workplace(
             database=contract.database, workflows=contract.workflows, default_retry=contract.default_retry,
             concurrency=options.concurrency, loop=loop, context=context, time=DatabaseTime(contract.clock),
             entropy=random.SystemRandom(), steps=steps,

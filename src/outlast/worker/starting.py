@@ -33,7 +33,7 @@ class Start:
     __slots__ = ("_at", "_origin", "_place", "_tasks", "outcome", "run")
 
     def __init__(self, place: Workplace, origin: Origin, run: NewRun, tasks: set[asyncio.Task[None]]) -> None:
-        self.run = run
+        self.run: NewRun = run
         self.outcome: asyncio.Future[StartOutcome] = place.loop.create_future()
         self._place = place
         self._origin = origin

@@ -20,7 +20,7 @@ from outlast.model.ids import RunId
 from outlast.worker.certainty import Certainty
 from outlast.worker.threads import Around, Threads, called
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _GRACE: Final = 5.0
 """Seconds a timed-out coroutine may take to clean up before its run goes on without it."""
@@ -89,7 +89,7 @@ class Steps:
         self.loop = loop
         self.context = context
         self.certainty = certainty
-        self.threads = Threads(loop, context, threads, may_begin=lambda: certainty.is_given, around=around)
+        self.threads: Threads = Threads(loop, context, threads, may_begin=lambda: certainty.is_given, around=around)
         certainty.tell = self.threads.dispatch
         self.tasks: dict[asyncio.Task[Any], tuple[RunId, str]] = {}
 
@@ -143,7 +143,7 @@ class _Attempt:
     __slots__ = ("_context", "_is_cut", "_report", "_run_id", "_steps", "_task", "_timed_out", "_timer", "call")
 
     def __init__(self, steps: Steps, run_id: RunId, call: StepCall, report: Report) -> None:
-        self.call = call
+        self.call: StepCall = call
         self._steps = steps
         self._run_id = run_id
         self._report: Report | None = report

@@ -15,7 +15,7 @@ from outlast.model.origins import in_one_line
 from outlast.model.run import Status
 from outlast.model.times import shown_time
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _LEVELS: Final = {Status.CANCELLED: logging.INFO, Status.COMPENSATION_FAILED: logging.ERROR}
 

@@ -28,7 +28,7 @@ from outlast.worker.turn import Turn
 from outlast.worker.turnover import Turnover
 from outlast.worker.workplace import Workplace
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _MANY_LAPSES: Final = 3
 
@@ -50,8 +50,8 @@ class Tenure:
 
     def __init__(self, place: Workplace, lease: Lease, *, on_lease_lost: Callable[[Tenure], None]) -> None:
         self.lease = lease
-        self.is_over = False
-        self.owns_strays = False
+        self.is_over: bool = False
+        self.owns_strays: bool = False
         """An answer was lost: runs may be owned that have no turn. None is started here until they are handed back."""
         self.given_up: set[RunId] = set()
         """Claimed runs that found no slot, and are still to be handed back."""

@@ -44,7 +44,7 @@ from outlast.worker.granting import Ask, Grant
 from outlast.worker.steps import RECORDED, Attempt, Ending, Raised, Report, Steps, ThreadAttempt
 from outlast.worker.transactional_tries import Tries
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _PATIENCE: Final = 5.0
 _PAUSE: Final = 1.0

@@ -19,7 +19,7 @@ class Tries:
 
     def __init__(self, timeout: timedelta | None) -> None:
         """`timeout` is the step's: it is for all tries together."""
-        self.conflicts = 0
+        self.conflicts: int = 0
         self._longest = FIRST_PAUSE
         self._timeout = timeout
         self._until: float | None = None

@@ -26,7 +26,7 @@ from outlast.worker.steps import Attempt, Ending, GivenBack, Raised, Recorded, R
 from outlast.worker.telling import attempt_failed, run_ended
 from outlast.worker.workplace import Workplace
 
-logger = logging.getLogger("outlast.worker")
+logger: Final = logging.getLogger("outlast.worker")
 
 _EFFECTS: Final = frozenset({Kind.STEP, Kind.COMPENSATION})
 _UNWRITABLE_PAUSE: Final = 30.0
@@ -89,8 +89,8 @@ class Turn:
         custom_status: str | None,
         turns: int | None = None,
     ) -> None:
-        self.id = run_id
-        self.execution = execution
+        self.id: RunId = run_id
+        self.execution: Drivable = execution
         self.state: TurnState = Working(None)
         self._host = host
         self._place = place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 from django.contrib import admin
@@ -32,17 +32,18 @@ _HEADS: Final = ("Entry", "Kind", "Phase", "Attempts", "Result or error", "Recor
 class RunAdmin(_Admin):
     """Shows runs and changes none: what a run does next is for its workflow, its worker and the verbs."""
 
-    list_display = ("id", "workflow", "version", "status", "created_at", "updated_at", "due_at")
-    list_filter = ("status",)
-    search_fields = ("id__startswith", "workflow__exact")
-    search_help_text = "The beginning of an id, or the name of a workflow"
+    # Django checks what these are; what its stubs call their types is private.
+    list_display: Any = ("id", "workflow", "version", "status", "created_at", "updated_at", "due_at")
+    list_filter: ClassVar[Any] = ("status",)
+    search_fields: ClassVar[Any] = ("id__startswith", "workflow__exact")
+    search_help_text: ClassVar[Any] = "The beginning of an id, or the name of a workflow"
     show_full_result_count = False
     list_per_page = 50
-    fields = (
+    fields: ClassVar[Any] = (
         "id", "workflow", "version", "status", "custom_status", "waiting_for", "held", "input", "output", "failure",
         "created_at", "started_at", "updated_at", "due_at", "deadline_at", "finished_at", "turns", "lapses", "journal",
     )  # fmt: skip
-    readonly_fields = fields
+    readonly_fields: ClassVar[Any] = fields
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RunRow]:
         return super().get_queryset(request).using(read_config().database)

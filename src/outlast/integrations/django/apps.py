@@ -15,8 +15,6 @@ class OutlastConfig(AppConfig):
 
     name = "outlast.integrations.django"
     label = "outlast"
-    verbose_name = "Outlast"
-    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         checks.register(check_settings, "outlast")

@@ -76,7 +76,7 @@ class DjangoDatabase(SqlDatabase):
 
     async def open(self) -> None:
         if self.is_home():
-            self.place = self._at_home.place
+            self.place: str = self._at_home.place
         await (self._at_home.open() if self.is_home() else super().open())
 
     async def close(self) -> None:

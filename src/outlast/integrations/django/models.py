@@ -23,21 +23,21 @@ class Run(models.Model):
     version: models.IntegerField[int, int] = models.IntegerField()
     status: models.TextField[str, str] = models.TextField(choices=STATUSES)
     priority: models.IntegerField[int, int] = models.IntegerField()
-    due_at = InstantField(null=True)
-    deadline_at = InstantField(null=True)
+    due_at: InstantField = InstantField(null=True)
+    deadline_at: InstantField = InstantField(null=True)
     turns: models.IntegerField[int, int] = models.IntegerField()
     lapses: models.IntegerField[int, int] = models.IntegerField()
-    created_at = InstantField()
-    started_at = InstantField(null=True)
-    updated_at = InstantField()
-    finished_at = InstantField(null=True)
+    created_at: InstantField = InstantField()
+    started_at: InstantField = InstantField(null=True)
+    updated_at: InstantField = InstantField()
+    finished_at: InstantField = InstantField(null=True)
 
     class Meta:
         managed = False
         app_label = "outlast"
-        db_table = table_name("runs")
-        default_permissions = ("view",)
-        ordering = ("-created_at", "-id")
+        db_table: str = table_name("runs")
+        default_permissions: tuple[str, ...] = ("view",)
+        ordering: tuple[str, ...] = ("-created_at", "-id")
 
     def __str__(self) -> str:
         return self.id

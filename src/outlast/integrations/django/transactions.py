@@ -55,7 +55,7 @@ class DjangoTransactions:
     def __init__(self, alias: str) -> None:
         self._alias = alias
         # A block that Django holds for broken takes no record any more, so one that took it commits.
-        self.transactions = Transactions(blocking=self._atomic, is_sure=True)
+        self.transactions: Transactions = Transactions(blocking=self._atomic, is_sure=True)
 
     @contextmanager
     def _atomic(self) -> Generator[BaseDatabaseWrapper, None, None]:

@@ -62,7 +62,7 @@ class SqlDatabase:
         self._separate = separate
         self._origin = Origin(basis, lambda: self.place)
         self._is_lasting = is_lasting
-        self.place = basis.dialect.name
+        self.place: str = basis.dialect.name
         """What to call it in messages; without a password."""
         self._has_told_of_reading = False
         self._own = own

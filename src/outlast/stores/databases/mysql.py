@@ -280,7 +280,7 @@ class GivenConnections:
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
         self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), WIRE, limit=CONNECTIONS)
         self._blocking = EngineRoad(dialect, connector.given_engine, disposes=True)
-        self.transactions = Transactions(
+        self.transactions: Transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._begin_blocking, is_sure=True
         )  # fmt: skip
 

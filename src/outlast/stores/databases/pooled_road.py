@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from outlast.ports.database import MakeOp
 from outlast.ports.operation import pump_awaiting
@@ -16,7 +16,7 @@ from outlast.stores.databases.roads import OutcomeUnknown
 from outlast.stores.databases.wire import Link, OpenTransaction, Wire
 from outlast.stores.dialects.base import Dialect, Trouble
 
-logger = logging.getLogger("outlast.stores")
+logger: Final = logging.getLogger("outlast.stores")
 
 T = TypeVar("T")
 

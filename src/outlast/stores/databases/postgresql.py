@@ -139,7 +139,7 @@ class GivenConnections:
     def __init__(self, dialect: Dialect, connector: Connector) -> None:
         self._awaiting = PooledRoad(dialect, partial(connector.connect, GIVEN), connector.wire, limit=CONNECTIONS)
         self._blocking = EngineRoad(dialect, partial(_given_engine, connector), disposes=True)
-        self.transactions = Transactions(
+        self.transactions: Transactions = Transactions(
             awaiting=self._awaiting.transaction, blocking=self._blocking.begin, is_sure=True
         )  # fmt: skip
 

@@ -144,7 +144,7 @@ class FileTransactions:
     """Transactions on connections to the file; they are closed with it."""
 
     def __init__(self, file: SQLiteFile) -> None:
-        self.transactions = Transactions(blocking=file.transaction, is_sure=True)
+        self.transactions: Transactions = Transactions(blocking=file.transaction, is_sure=True)
 
     async def close(self) -> None: ...
 

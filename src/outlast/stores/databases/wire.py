@@ -65,7 +65,7 @@ class OpenTransaction:
 
     def __init__(self, connection: Any, wire: Wire) -> None:  # noqa: ANN401 - a driver's connection
         self.connection = connection
-        self.may_be_committed = False
+        self.may_be_committed: bool = False
         self.span: Span | None = None
         self._wire = wire
         self._is_open = False

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from django.db import migrations, models
+from django.db.migrations.operations.base import Operation
 
 from outlast.integrations.django.models import STATUSES
 from outlast.integrations.django.operations import BringTables
@@ -10,9 +14,9 @@ from outlast.integrations.django.tables import InstantField, table_name
 
 
 class Migration(migrations.Migration):
-    initial = True
-    dependencies = ()
-    operations = (
+    initial: ClassVar[bool | None] = True
+    dependencies: ClassVar[Sequence[tuple[str, str]]] = ()
+    operations: ClassVar[Sequence[Operation]] = (
         BringTables(version=1),
         # The table is made above; this tells Django's state of the model.
         migrations.CreateModel(
