@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from outlast.errors import DatabaseUnavailable, IsolationRefused
-from outlast.ports.operation import Op, Statement
+from outlast.ports.operation import Op, Result, Statement
 from outlast.stores.dialects.base import RIGHTS, Dialect, Trouble, needed_rights, unwrapped
 from outlast.stores.tables import Query, Tables
 
@@ -50,9 +50,12 @@ _EXCLUSIVE = text("select count(pg_advisory_xact_lock(key)) from unnest(cast(:ke
 _SHARED = text("select count(pg_advisory_xact_lock_shared(key)) from unnest(cast(:keys as bigint[])) as key")
 _MIGRATION_LOCK = text("select pg_advisory_xact_lock(:key)").bindparams(bindparam("key", type_=BigInteger))
 _ISOLATION = text("select current_setting('transaction_isolation')")
+# The server keeps UNICODE as somebody has written it. It is the server that says whether it is one of the two: a connection
+# with a reading of its own for texts may give the name as anything.
 _SETTINGS = text(
     "select current_setting('server_version_num'), current_setting('server_version'), "
-    "current_setting('default_transaction_isolation'), current_setting('server_encoding')"
+    "current_setting('default_transaction_isolation'), current_setting('server_encoding'), "
+    "current_setting('client_encoding') in ('UTF8', 'UNICODE'), current_setting('client_encoding')"
 )
 _SCHEMA = text(
     "select n.oid is not null, case when n.oid is null then has_database_privilege(current_database(), 'CREATE') "
@@ -68,7 +71,8 @@ _LACKING = text(
 _WHEREABOUTS: Final = text("select current_database()")
 # As text: a caller's connection may read that in a way of its own, and it shows here (`databases.origin`).
 _TABLES = text(
-    "select c.relname || '' from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "select c.relname || '', current_setting('client_encoding') in ('UTF8', 'UNICODE'), current_setting('client_encoding') "
+    "from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = :name and c.relkind in ('r', 'p')"
 )
 
@@ -111,15 +115,19 @@ class PostgreSQL(Dialect):
 
     def check_server(self) -> Op[None]:
         found = yield Statement(_SETTINGS, span="alone")
-        number, version, isolation, encoding = found.rows[0]
+        number, version, isolation, encoding, *spoken = found.rows[0]
         if int(number) < _OLDEST:
             raise DatabaseUnavailable(f"PostgreSQL {version} is too old; outlast needs 13 or newer.")
-        if encoding != "UTF8":
-            # Found out here, and not by a step whose result cannot be written when its effect is done.
+        # Both found out here, and not by a step whose result cannot be written when its effect is done.
+        held = _plain(encoding)
+        if held != "UTF8":
             raise DatabaseUnavailable(
-                f"This database's encoding is {encoding}, which cannot hold every text. outlast needs one with UTF8: "
+                f"This database's encoding is {held}, which cannot hold every text. outlast needs one with UTF8: "
                 "CREATE DATABASE ... TEMPLATE template0 ENCODING 'UTF8'."
             )
+        garbled = _garbled(*spoken)
+        if garbled is not None:
+            raise DatabaseUnavailable(f"The connection is one {garbled}")
         if isolation != "read committed":
             raise IsolationRefused(
                 f"default_transaction_isolation is {isolation!r} here, under which a wake-up could be missed. "
@@ -146,6 +154,9 @@ class PostgreSQL(Dialect):
 
     def tables_present(self, tables: Tables) -> Statement:
         return Statement(_TABLES, {"name": tables.name})
+
+    def garbles(self, present: Result) -> str | None:
+        return _garbled(*present.rows[0][1:]) if present.rows else None
 
     def whereabouts(self) -> Statement:
         return Statement(_WHEREABOUTS)
@@ -245,6 +256,23 @@ def refused_for_good(error: BaseException) -> str | None:
     if state.startswith("28") or state in {"3D000", "42501"} or (not state and _REFUSED_FOR_GOOD.search(str(error))):
         return f"The database refused the connection: {error}."
     return None
+
+
+def _garbled(is_utf8: bool, encoding: str | bytes) -> str | None:
+    """Return what is wrong with a connection's encoding, for behind "a connection"."""
+    if is_utf8:
+        return None
+    return (
+        f"whose client_encoding is {_plain(encoding)}, in which not every text can be sent, or none of it as it is. outlast "
+        "needs UTF8: with SQLAlchemy over psycopg add ?client_encoding=utf8 to the engine's URL, with psycopg pass "
+        "client_encoding='utf8' to its connect() or as a pool's kwargs={...}; or take away what sets another one, as SET, "
+        "ALTER ROLE, ALTER DATABASE and PGCLIENTENCODING do."
+    )
+
+
+def _plain(told: str | bytes) -> str:
+    """Return a setting's text: psycopg reads bytes where the client's encoding is SQL_ASCII."""
+    return told.decode() if isinstance(told, bytes) else told
 
 
 def channel(tables: Tables) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text, bindparam, func, select
 from sqlalchemy.schema import CreateSchema, CreateTable, ExecutableDDLElement
 
-from outlast.errors import DatabaseBusy, SchemaBehind, SchemaConflict
+from outlast.errors import DatabaseBusy, DatabaseUnavailable, SchemaBehind, SchemaConflict
 from outlast.ports.operation import Op, Span, Statement
 from outlast.stores.basis import Basis
 from outlast.stores.migrations import v0001_initial, v0001_initial_mysql
@@ -89,9 +89,13 @@ def _apply(basis: Basis, migration: Migration) -> Op[None]:
 
 
 def found_version(basis: Basis, *, span: Span) -> Op[int]:
-    """Read which version the tables have; 0 when there are none. Raises SchemaConflict for tables that are not ours."""
+    """Read which version the tables have; 0 when there are none. Raises SchemaConflict for tables that are not ours, and
+    DatabaseUnavailable on a connection that would misread them."""
     present = basis.dialect.tables_present(basis.tables)
     found = yield Statement(present.sql, present.params, span=span)
+    garbled = basis.dialect.garbles(found)
+    if garbled is not None:
+        raise DatabaseUnavailable(f"The connection is one {garbled}")
     names = {row[0] for row in found.rows}
     migrations = basis.tables.migrations
     if migrations.name not in names:
