@@ -65,7 +65,10 @@ class Caller:
         self._execute = execute
 
     async def insert(self, tx: Any, order: str) -> None:
-        await self._execute(tx, INSERT.format(order))
+        await self.say(tx, INSERT.format(order))
+
+    async def say(self, tx: Any, statement: str) -> None:
+        await self._execute(tx, statement)
 
 
 Open = Callable[[str], AbstractAsyncContextManager[Caller]]

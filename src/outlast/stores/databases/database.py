@@ -260,6 +260,13 @@ class _Attempts:
         refusal = self._dialect.refusal(_cause(error))
         if refusal is not None:
             raise DatabaseUnavailable(refusal) from error
+        absent = self._dialect.absent(_cause(error))
+        if absent is not None:
+            raise DatabaseUnavailable(
+                f"There is no table {absent}; the app's database is {self._place}. If that is another one, a connection was "
+                "switched (USE) and came back to your pool like that; it is closed now. Switch each back before it is given "
+                "back, or give outlast a URL. Otherwise its tables are gone, and `outlast migrate` makes them."
+            ) from error
         trouble = Trouble.LOST if isinstance(error, OutcomeUnknown) else self._dialect.trouble(error)
         if trouble is None:
             raise error

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from outlast.errors import IsolationRefused, NotATransaction, OutlastError
 from outlast.ports.database import MakeOp
-from outlast.ports.operation import Execute, Op, pump, pump_awaiting
+from outlast.ports.operation import Op, pump, pump_awaiting
 from outlast.stores.basis import Basis
 from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, Transaction
 from outlast.stores.databases.kinds.registry import recognise
@@ -21,16 +21,16 @@ async def join(tx: object, make: MakeOp[T], basis: Basis, *, read_committed: boo
     transaction = recognise(tx, basis.dialect)
     op = _checked(_on_ours(transaction, make, origin), basis, read_committed=read_committed)
     match transaction:
-        case AwaitingTransaction(what, _, _, enter):
+        case AwaitingTransaction(enter=enter):
             awaited = await enter()
             try:
                 return await pump_awaiting(op, awaited)
             except Exception as error:
                 if origin is not None and _may_lack_tables(error, basis):
-                    await pump_awaiting(origin.check_tables(what), awaited)
+                    await pump_awaiting(origin.check_tables(transaction), awaited)
                 raise
-        case BlockingTransaction(what, _, _, enter):
-            return _pumped(op, enter(), what, basis, origin)
+        case BlockingTransaction():
+            return _pumped(op, transaction, basis, origin)
 
 
 def join_blocking(
@@ -44,22 +44,28 @@ def join_blocking(
             "Use `await app.<verb>(...)`, or pass a Session or a Connection."
         )
     op = _checked(_on_ours(transaction, make, origin), basis, read_committed=read_committed)
-    return _pumped(op, transaction.enter(), transaction.what, basis, origin)
+    return _pumped(op, transaction, basis, origin)
 
 
-def _pumped(op: Op[T], execute: Execute, what: str, basis: Basis, origin: Origin | None) -> T:
+def _pumped(op: Op[T], transaction: BlockingTransaction, basis: Basis, origin: Origin | None) -> T:
+    execute = transaction.enter()
     try:
         return pump(op, execute)
     except Exception as error:
         if origin is not None and _may_lack_tables(error, basis):
-            pump(origin.check_tables(what), execute)
+            pump(origin.check_tables(transaction), execute)
         raise
 
 
 def _may_lack_tables(error: Exception, basis: Basis) -> bool:
-    """Tell whether the lock, which comes before the look at the tables, may have failed for want of them. Where there is
-    such a lock an error takes back its own statement alone, so that the transaction can still be asked."""
-    if isinstance(error, OutlastError) or basis.dialect.write_lock(basis.tables) is None:
+    """Tell whether the lock, which comes before the look at the tables, may have failed for want of them; or any statement,
+    when the caller has switched a connection that is known. In both cases an error takes back its own statement alone, so
+    that the transaction can still be asked."""
+    if isinstance(error, OutlastError):
+        return False
+    if basis.dialect.absent(error) is not None:
+        return True
+    if basis.dialect.write_lock(basis.tables) is None:
         return False
     return basis.dialect.trouble(error) is None and basis.dialect.refusal(error) is None
 

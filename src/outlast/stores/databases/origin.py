@@ -49,25 +49,25 @@ class Origin:
         """Raise NotATransaction when the caller's transaction is on another installation. Runs on the caller's connection,
         after whatever lock it takes: a read before it might see what a write could not follow."""
         source, what = transaction.source, transaction.what
-        with contextlib.suppress(TypeError):
-            if self._ours is None or source in self._known:
-                return
+        if self._knows(source):
+            return
         if self._basis.dialect.write_lock(self._basis.tables) is None:
             # An error would spoil the caller's transaction, so it is not tried. A lock has found the tables, see `joining`.
-            yield from self.check_tables(what)
+            yield from self.check_tables(transaction)
         made_at = yield from self.read()
         if made_at is not None and type(made_at) is not int:
             raise _altered(what, made_at)
         if made_at != self._ours:
             seen = "which has tables of outlast too: what is written there would not be seen here"
-            raise (yield from self._elsewhere(what, seen))
+            raise (yield from self._elsewhere(transaction, seen))
         with contextlib.suppress(TypeError):
             # The standard library's connections to SQLite cannot be remembered; asking one of them costs no round trip.
             self._known.add(source)
 
-    def check_tables(self, what: str) -> Op[None]:
+    def check_tables(self, transaction: Transaction) -> Op[None]:
         """Raise NotATransaction when there are no tables of ours where the caller's transaction is, or when its connection
         garbles texts."""
+        what = transaction.what
         found = yield self._basis.dialect.tables_present(self._basis.tables)
         garbled = self._basis.dialect.garbles(found)
         if garbled is not None:
@@ -78,15 +78,28 @@ class Origin:
             for name in names:
                 if name not in ours and any(each in str(name) for each in ours):
                     raise _altered(what, name)
-            raise (yield from self._elsewhere(what, "which has no tables of outlast"))
+            raise (yield from self._elsewhere(transaction, "which has no tables of outlast"))
 
-    def _elsewhere(self, what: str, why: str) -> Op[NotATransaction]:
+    def _elsewhere(self, transaction: Transaction, why: str) -> Op[NotATransaction]:
         found = yield self._basis.dialect.whereabouts()
         theirs = found.rows[0][0] or "in memory"
-        return NotATransaction(
-            f"tx= is {what} on another database than this app's, {why}. It is on {theirs}, the app on {self._place()}. "
-            "Pass a transaction on the app's own database, or an Outlast(...) on that one."
+        is_switched = self._knows(transaction.source) and self._basis.dialect.write_lock(self._basis.tables) is None
+        remedy = (
+            "Its connection was switched there (USE): switch it back before the call."
+            if is_switched
+            else "Pass a transaction on the app's own database, or an Outlast(...) on that one."
         )
+        return NotATransaction(
+            f"tx= is {transaction.what} on another database than this app's, {why}. It is on {theirs}, the app on "
+            f"{self._place()}. {remedy}"
+        )
+
+    def _knows(self, source: object) -> bool:
+        """Tell whether this engine or connection was found to lead here before."""
+        try:
+            return self._ours is None or source in self._known
+        except TypeError:
+            return False  # It cannot be remembered.
 
 
 def _altered(what: str, read: object) -> NotATransaction:

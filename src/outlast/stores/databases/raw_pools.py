@@ -95,7 +95,7 @@ class PoolRoad:
         """Leave the pool to the application."""
 
     async def _clean_up(self, transaction: OpenTransaction, error: BaseException) -> None:
-        if isinstance(error, Exception) and not self._is_lost(error):
+        if isinstance(error, Exception) and not self._is_lost(error) and self._dialect.absent(error) is None:
             await transaction.roll_back()
             return
         connection = transaction.connection

@@ -75,8 +75,9 @@ class EngineRoad:
                         may_be_committed = True
                         connection.commit()
                 except Exception as error:
-                    if self._dialect.trouble(error) is Trouble.LOST:
-                        # SQLAlchemy does not know each driver's word for it, and its pool would lend the connection again.
+                    if self._dialect.trouble(error) is Trouble.LOST or self._dialect.absent(error) is not None:
+                        # SQLAlchemy does not know each driver's word for it, or that the connection was switched to another
+                        # database, and its pool would lend the connection again.
                         raw.invalidate(error)
                     raise
         except Exception as error:
@@ -135,13 +136,18 @@ class AsyncEngineRoad:
         may_be_committed = span == "alone"
         try:
             async with asyncio.timeout(timeout), self._engine.connect() as raw:
-                connection = await raw.execution_options(isolation_level=_ISOLATION[span])
-                if span == "session":
-                    await connection.run_sync(Connection.detach)
-                async with _limited_awaiting(connection, self._limits if span == "write" else None):
-                    value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
-                    may_be_committed = True
-                    await connection.commit()
+                try:
+                    connection = await raw.execution_options(isolation_level=_ISOLATION[span])
+                    if span == "session":
+                        await connection.run_sync(Connection.detach)
+                    async with _limited_awaiting(connection, self._limits if span == "write" else None):
+                        value = await pump_awaiting(made(), lambda statement: execute_awaiting(connection, statement))
+                        may_be_committed = True
+                        await connection.commit()
+                except Exception as error:
+                    if self._dialect.absent(error) is not None:
+                        await raw.invalidate(error)
+                    raise
         except Exception as error:
             if may_be_committed and self._dialect.trouble(error) is Trouble.LOST:
                 raise OutcomeUnknown from error

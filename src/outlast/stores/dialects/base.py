@@ -198,6 +198,11 @@ class Dialect(ABC):
         None for any other error."""
         return None
 
+    def absent(self, error: BaseException) -> str | None:
+        """Return the whole name of the table that a statement did not find, where a connection may be switched to another
+        database and then finds none of ours; None for any other error, and where it cannot be switched."""
+        return None
+
     def only_reads(self, error: BaseException) -> bool:
         """Tell whether a write was refused because the server takes none; it may be about to become the primary."""
         return False

@@ -72,6 +72,9 @@ _DRIVERS: Final = frozenset({"pymysql", "asyncmy", "aiomysql", "MySQLdb", "mysql
 _REFUSED: Final = frozenset({1044, 1045, 1049, 1130, 1251, 1698, 1819, 1820, 1862, 3118, 4151})
 """wrong password or database, host or way of proving oneself; an account that is locked or whose password is too old."""
 
+_ABSENT: Final = 1146
+_QUOTED: Final = re.compile(r"'([^']+)'")
+
 _INSECURE: Final = 3159
 _DENIED: Final = frozenset({1142, 1143, 1227})
 """no right on a table, on a column, to a setting."""
@@ -242,6 +245,13 @@ class MySQL(Dialect):
 
     def refusal(self, error: BaseException) -> str | None:
         return next((told for part in unwrapped(error) if (told := refused_for_good(part)) is not None), None)
+
+    def absent(self, error: BaseException) -> str | None:
+        for part in unwrapped(error):
+            if error_code(part) == _ABSENT:
+                named = _QUOTED.search(str(part.args[1]))
+                return named[1] if named else ""
+        return None
 
     def is_aborted(self, error: BaseException) -> bool:
         # A statement that fails takes back itself alone; after a deadlock there is no transaction, and no savepoint.
