@@ -131,18 +131,24 @@ class WritesForRunsOfOthers(SqlStore):
 
 
 class ForgetsPriorities(SqlStore):
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([replace(run, priority=0) for run in runs], together=together)
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
+        return super().start([replace(run, priority=0) for run in runs], together=together, waits=waits)
 
 
 class ForgetsTimeouts(SqlStore):
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        return super().start([replace(run, timeout=None) for run in runs], together=together)
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
+        return super().start([replace(run, timeout=None) for run in runs], together=together, waits=waits)
 
 
 class SaysThatEveryStartCreates(SqlStore):
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        outcomes = yield from super().start(runs, together=together)
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
+        outcomes = yield from super().start(runs, together=together, waits=waits)
         return tuple(replace(one, created=True) for one in outcomes)
 
 

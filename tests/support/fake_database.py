@@ -38,7 +38,9 @@ class FakeStore:
         self.filters: list[RunFilter] = []
         self.looks: list[tuple[RunId, ...]] = []
 
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
         self.batches.append(len(runs))
         outcomes: list[StartOutcome] = []
         for run in runs:

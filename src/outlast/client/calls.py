@@ -191,12 +191,13 @@ class Calls:
         outcomes = yield from self.create([start.run for start in starts], together=True)
         return tuple(start.settle(outcome) for start, outcome in zip(starts, outcomes, strict=True))
 
-    def create(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:
-        """Create any number of runs in one transaction, in statements of a bounded size. Ids may repeat."""
+    def create(self, runs: Sequence[NewRun], *, together: bool, waits: bool = True) -> Op[tuple[StartOutcome, ...]]:
+        """Create any number of runs in one transaction, in statements of a bounded size. Ids may repeat. `waits` is
+        `Store.start`'s."""
         outcomes: tuple[StartOutcome, ...] = ()
         groups = _groups(runs)
         for group in groups:
-            outcomes += yield from self._store.start(group, together=together or len(groups) > 1)
+            outcomes += yield from self._store.start(group, together=together or len(groups) > 1, waits=waits)
         return outcomes
 
     # How a run is spoken to.

@@ -225,14 +225,17 @@ class Client:
     async def _started(self, start: Start) -> StartOutcome:
         worker = self._access.worker_here()
         offered = worker.offer(start.run) if worker else None
-        if offered is not None:
-            return await offered
+        begun = None if offered is None else await offered
+        if begun is not None:
+            return begun
         outcome = await self._on_loop().starts.ask(start.run)
         self._access.wake()
         return outcome
 
     async def _create(self, runs: Sequence[NewRun], *, waits: bool) -> Sequence[StartOutcome]:
-        return await self._access.database.run(lambda: self._calls.create(runs, together=False), waits=waits)
+        return await self._access.database.run(
+            lambda: self._calls.create(runs, together=False, waits=waits), waits=False
+        )
 
     async def _look(self, run_ids: Sequence[RunId], *, waits: bool) -> Sequence[Outcome | None]:  # noqa: ARG002  it never does
         return await self._perform(self._calls.look(run_ids))

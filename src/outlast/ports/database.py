@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from outlast.errors import DatabaseBusy
 from outlast.ports.operation import Op
 from outlast.ports.store import Store
 from outlast.ports.transactions import Transactions
@@ -17,13 +18,17 @@ MakeOp = Callable[[], Op[T]]
 Notice = Callable[[str], None]
 
 
+class HeldUp(DatabaseBusy):
+    """Another transaction holds what an op needs, and nobody waits for that. Others may go through meanwhile."""
+
+
 class Database(Protocol):
     """One application's connection to its data.
 
     `run` and `run_blocking` take a function that makes the op: a transient failure (serialization, deadlock, busy,
     connection lost before COMMIT was sent) runs a new one. `repeatable` says that the op may also run again when it is
-    unknown whether COMMIT took effect; without it DatabaseUnavailable is raised then, and DatabaseBusy as soon as the
-    database has waited for somebody's lock as long as it may. Both raise DatabaseUnavailable when the database stays away
+    unknown whether COMMIT took effect; without it DatabaseUnavailable is raised then, and HeldUp as soon as the database has
+    waited for somebody's lock as long as it may. Both raise DatabaseUnavailable when the database stays away
     for longer than `patience` seconds.
     """
 
@@ -60,7 +65,7 @@ class Database(Protocol):
 
     async def run(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0, waits: bool = True) -> T:
         """Run an op as one transaction of our own. `waits`: where another transaction holds what it needs, try again;
-        without it DatabaseBusy is raised at once."""
+        without it HeldUp is raised at once."""
         ...
 
     def run_blocking(self, make: MakeOp[T], *, repeatable: bool = True, patience: float = 30.0) -> T:

@@ -13,11 +13,12 @@ from outlast.ports.store import NewRun, Outcome, StartOutcome
 class LocalWorker(Protocol):
     """The worker of this process. Its methods are called on its own event loop, but for `wake`."""
 
-    def offer(self, run: NewRun) -> Awaitable[StartOutcome] | None:
+    def offer(self, run: NewRun) -> Awaitable[StartOutcome | None] | None:
         """Start a run that is leased to this worker from the first moment, in its next flush.
 
         None when it has no free slot, does not register the workflow, is stopping, or runs on another loop: start it by
-        the store then. An id that is taken comes back with `created` False and nothing written.
+        the store then; also when the answer is None, since another transaction was in the way. An id that is taken comes
+        back with `created` False and nothing written.
         """
         ...
 

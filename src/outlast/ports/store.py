@@ -279,11 +279,17 @@ class Unclaimed:
 class Store(Protocol):
     """The verbs. Those that take a lease raise LeaseLost (from inside the op) when it is over."""
 
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
         """Create each run unless its id is taken; report in the same order. Two starts of one id MUST leave one run.
 
         `together` keeps all of them in one transaction, so that the caller may still refuse them all; without it each is
         for itself, and a store may commit sooner.
+
+        An id may belong to a run of a transaction that has not ended yet. Without `waits`, the database MUST refuse the
+        statement then, as it does when a lock is not to be had, within a few hundredths of a second: whoever asks has others
+        to start beside it. MUST NOT be used in a caller's transaction.
         """
         ...
 

@@ -63,8 +63,10 @@ class SqlStore:
             self._flushing = FlushByRow(basis, journal)
             self._claiming = ClaimByRow(basis, journal)
 
-    def start(self, runs: Sequence[NewRun], *, together: bool = True) -> Op[tuple[StartOutcome, ...]]:
-        return self._starting.start(runs, together=together)
+    def start(
+        self, runs: Sequence[NewRun], *, together: bool = True, waits: bool = True
+    ) -> Op[tuple[StartOutcome, ...]]:
+        return self._starting.start(runs, together=together, waits=waits)
 
     def get(self, run_id: RunId, *, journal: bool) -> Op[RunDetails | None]:
         return self._runs.get(run_id, journal=journal)

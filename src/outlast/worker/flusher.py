@@ -4,7 +4,8 @@ Nothing waits for company and there is no timer: a lone writer is taken at once.
 when a batch is formed, not when they ask for a place in it, so that all they have by then goes along.
 
 A caller may have a transaction open in which it cancelled one of the runs, started one by the same id, or sent a signal that
-many are about to wait for. Whoever waits for that is set aside and tried again beside the others, who go on.
+many are about to wait for. Whoever waits for that is set aside and tried again beside the others, who go on; starts are left
+to whoever asked for them, where they wait in nobody's way (`client.grouping`).
 Held by tests/faults/test_callers_transactions.py.
 """
 
@@ -15,14 +16,14 @@ import contextvars
 import logging
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost
 from outlast.model.ids import RunId
 from outlast.model.journal import Record
-from outlast.ports.database import Database
+from outlast.ports.database import Database, HeldUp
 from outlast.ports.store import Batch, FlushOutcome, Lease, NewRun, RunWrite
 
 logger: Final = logging.getLogger("outlast.worker")
@@ -75,6 +76,10 @@ class Starter(Protocol):
 
     def not_started(self) -> None:
         """The run was not created here: its id is taken, or it could not be written."""
+        ...
+
+    def held_up(self) -> None:
+        """It was not written: another transaction may have its id."""
         ...
 
     def unsure(self) -> None:
@@ -277,7 +282,10 @@ class Flusher:
             raise
         except DatabaseBusy as error:
             parts = group.suspects()
-            if len(parts) == 1:
+            if group.starters and isinstance(error, HeldUp) and not group.is_repeated:
+                self._loop.call_soon(_leave, group.starters, context=self._context)
+                parts = [part for part in parts if not part.starters]
+            elif len(parts) == 1:
                 self._tell_starters(group, error)
                 parts[0].is_held_up = True
             for part in parts:
@@ -357,6 +365,11 @@ def _deliver(group: _Group, outcome: FlushOutcome | None) -> None:
             _tell(starter.not_started)
     for writer, staged in group.writers:
         _tell(writer.written, staged.id in lost, staged.id in ready)
+
+
+def _leave(starters: Sequence[Starter]) -> None:
+    for starter in starters:
+        _tell(starter.held_up)
 
 
 def _refuse(group: _Group, error: Exception) -> None:

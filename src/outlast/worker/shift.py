@@ -146,7 +146,7 @@ class Shift:
 
     # What the process's own client asks.
 
-    def offer(self, run: NewRun) -> asyncio.Future[StartOutcome] | None:
+    def offer(self, run: NewRun) -> asyncio.Future[StartOutcome | None] | None:
         """Start a run as this worker's from the first moment; None when it cannot be taken at once."""
         tenure = self.tenure
         if (

@@ -34,7 +34,8 @@ class Start:
 
     def __init__(self, place: Workplace, origin: Origin, run: NewRun, tasks: set[asyncio.Task[None]]) -> None:
         self.run: NewRun = run
-        self.outcome: asyncio.Future[StartOutcome] = place.loop.create_future()
+        self.outcome: asyncio.Future[StartOutcome | None] = place.loop.create_future()
+        """None: nothing is decided, and it is left to whoever asked."""
         self._place = place
         self._origin = origin
         self._tasks = tasks
@@ -57,6 +58,12 @@ class Start:
         """The id is taken, the lease was lost, or the database refused the run: the store says what is there now."""
         self._origin.start_ended(self.run.id)
         self._ask()
+
+    def held_up(self) -> None:
+        """Another transaction may have the id: whoever asked knows how to wait for that."""
+        self._origin.start_ended(self.run.id)
+        if not self.outcome.done():
+            self.outcome.set_result(None)
 
     def unsure(self) -> None:
         """The run is there and this worker's, but not enough is known of it to begin."""

@@ -121,7 +121,7 @@ class Tenure:
         expected = {*self._starts, *self._claimed}
         self._stops = {run_id: stop for run_id, stop in self._stops.items() if run_id in expected}
 
-    def start(self, run: NewRun) -> asyncio.Future[StartOutcome]:
+    def start(self, run: NewRun) -> asyncio.Future[StartOutcome | None]:
         """Create a run with the next flush and begin its turn right after."""
         start = Start(self._place, self, run, self._tasks)
         self._starts[run.id] = start

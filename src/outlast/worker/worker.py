@@ -99,7 +99,7 @@ class Worker:
 
     # What the client of this process asks (`outlast.ports.local.LocalWorker`).
 
-    def offer(self, run: NewRun) -> asyncio.Future[StartOutcome] | None:
+    def offer(self, run: NewRun) -> asyncio.Future[StartOutcome | None] | None:
         shift = self._here()
         return shift.offer(run) if shift else None
 

@@ -8,6 +8,7 @@ import pytest
 
 from outlast.client.grouping import Grouped
 from outlast.errors import DatabaseBusy, DatabaseUnavailable
+from outlast.ports.database import HeldUp
 from support.worker_fakes import passes
 
 
@@ -25,7 +26,7 @@ class Recorder:
         self.asked.set()
         await self.gate.wait()
         if 77 in numbers and not waits:
-            raise DatabaseBusy("others have 77")
+            raise HeldUp("others have 77")
         if 13 in numbers:
             raise ValueError("13")
         return [number * 2 for number in numbers]
@@ -116,14 +117,14 @@ async def test_who_waits_for_another_transaction_waits_beside_the_others() -> No
     """A start of an id that a caller has started and not committed made all starts of the process wait, and fail."""
     patient, freed = list[list[int]](), asyncio.Event()
 
-    class Held(Recorder):
+    class HasBoth(Recorder):
         async def __call__(self, numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
             if waits:
                 patient.append(list(numbers))
                 await freed.wait()
             return await super().__call__(numbers, waits=waits)
 
-    grouped = Grouped(Held(), most=10)
+    grouped = Grouped(HasBoth(), most=10)
     held = asyncio.ensure_future(grouped.ask(77))
     assert await asyncio.gather(*(grouped.ask(number) for number in range(6))) == [0, 2, 4, 6, 8, 10]
     assert await grouped.ask(8) == 16
@@ -135,24 +136,108 @@ async def test_who_waits_for_another_transaction_waits_beside_the_others() -> No
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_no_more_than_four_wait_for_others_at_once() -> None:
-    waiting, freed = list[int](), asyncio.Event()
+class Held:
+    """Refuses what it is asked without waiting; what waits does so until the test lets it go, and is refused then too."""
 
-    async def held(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
-        if not waits:
-            raise DatabaseBusy("others have it")
-        waiting.extend(numbers)
-        await freed.wait()
-        raise DatabaseBusy("others had it for long")
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.tried: list[int] = []
+        self.freed = asyncio.Event()
 
+    async def __call__(self, numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
+        if waits:
+            self.waiting += numbers
+            self.tried += numbers
+            await self.freed.wait()
+            self.waiting = [number for number in self.waiting if number not in numbers]
+        raise HeldUp("others have it")
+
+
+async def test_no_more_than_four_wait_for_others_at_once_and_all_are_told_when_their_patience_is_over() -> None:
+    held = Held()
+    grouped = Grouped(held, most=10, patience=0)
+    asked = [asyncio.ensure_future(grouped.ask(number)) for number in range(6)]
+    await passes(30)
+    assert len(held.waiting) == 4
+
+    held.freed.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert {type(answer) for answer in answers} == {DatabaseBusy}
+    assert {str(answer) for answer in answers} == {"Other transactions were in the way for 0 s: others have it"}
+    assert sorted(held.tried) == list(range(6))
+
+
+async def test_those_that_wait_take_turns() -> None:
+    """The first four kept their places for half a minute, and the fifth, which others had let go long since, waited."""
+    held = Held()
     grouped = Grouped(held, most=10)
     asked = [asyncio.ensure_future(grouped.ask(number)) for number in range(6)]
+    await passes(30)
+    first = set(held.waiting)
+    held.tried.clear()
+
+    held.freed.set()
     await passes(20)
-    assert len(waiting) == 4
+
+    assert set(held.tried[:2]) == set(range(6)) - first
+    for one in asked:
+        one.cancel()
+    await grouped.close()
+
+
+async def test_who_has_gone_away_is_waited_for_no_more() -> None:
+    held = Held()
+    grouped = Grouped(held, most=10)
+    asked = asyncio.ensure_future(grouped.ask(1))
+    await passes(20)
+
+    asked.cancel()
+    held.freed.set()
+    await grouped.close()
+
+    assert held.tried == [1]
+
+
+async def test_of_many_that_are_held_up_the_others_are_sorted_out_by_few_questions() -> None:
+    """Each of forty was tried in turn before the one that nobody was in the way of, and the database waited each time."""
+    tries: list[int] = []
+    freed = asyncio.Event()
+
+    async def perform(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
+        if waits:
+            await freed.wait()
+        elif any(number < 40 for number in numbers):
+            tries.append(len(numbers))
+            raise HeldUp("others have it")
+        return numbers
+
+    grouped = Grouped(perform, most=1_000)
+    held = [asyncio.ensure_future(grouped.ask(number)) for number in range(40)]
+    innocent = [asyncio.ensure_future(grouped.ask(number)) for number in range(40, 1_000)]
+
+    assert await asyncio.gather(*innocent) == list(range(40, 1_000))
+    assert len(tries) <= 1 + 4 + 16 + 40 + 40 + 40
+    assert not any(one.done() for one in held)
     freed.set()
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    assert {str(answer) for answer in answers} == {"others had it for long"}
-    assert sorted(waiting) == list(range(6))
+    assert await asyncio.gather(*held) == list(range(40))
+    await grouped.close()
+
+
+async def test_what_was_busy_for_all_of_its_patience_is_not_tried_again() -> None:
+    """A file of SQLite that somebody has locked refused half a minute twice, and a group once more for each of its parts."""
+    asked: list[Sequence[int]] = []
+
+    async def locked(numbers: Sequence[int], *, waits: bool) -> Sequence[int]:
+        asked.append(numbers)
+        raise DatabaseBusy("somebody has the one write lock")
+
+    grouped = Grouped(locked, most=10)
+
+    answers = await asyncio.gather(grouped.ask(1), grouped.ask(2), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [DatabaseBusy, DatabaseBusy]
+    assert asked == [[1, 2]]
 
 
 async def test_a_caller_that_went_away_is_not_asked_for() -> None:

@@ -13,6 +13,7 @@ import pytest
 from outlast.errors import DatabaseBusy, DatabaseUnavailable, LeaseLost
 from outlast.model.ids import RunId
 from outlast.model.run import Status
+from outlast.ports.database import HeldUp
 from outlast.ports.store import Batch, NewRun, RunWrite, Wait
 from outlast.worker import flusher as module
 from outlast.worker.flusher import Flusher, Staged
@@ -50,6 +51,9 @@ class Starts:
 
     def not_started(self) -> None:
         self.told.append("not started")
+
+    def held_up(self) -> None:
+        self.told.append("held up")
 
     def unsure(self) -> None:
         self.told.append("unsure")
@@ -326,7 +330,7 @@ def busy(*held: str) -> Callable[[object, Batch], object]:
         names = {str(run_id) for run_id, _ in batch.records} | {str(run.id) for run in batch.starts}
         topics = {wait.topic for write in batch.writes for wait in write.waits}
         if (names | topics) & set(held):
-            return DatabaseBusy("others have it")
+            return HeldUp("others have it")
         return flushed(started=[run.id for run in batch.starts])
 
     return flush
@@ -346,14 +350,26 @@ async def test_what_is_held_up_by_others_is_set_aside_and_the_rest_goes_on() -> 
     elsewhere = waiting("e", flusher, "quiet")
 
     await passes(20)
-    assert (a.told, s1.told, elsewhere.told) == (["written"], ["started"], ["written"])
-    assert (b.told, s2.told, {tuple(one.told) for one in parking}) == ([], ["unanswered"], {()})
+    assert (a.told, elsewhere.told) == (["written"], ["written"])
+    assert (b.told, {tuple(one.told) for one in parking}) == ([], {()})
+    assert s1.told == s2.told == ["held up"], "starts are left to whoever asked for them"
     tried = sorted(len(batch.records) for _, batch in database.asked_for("flush") if not batch.starts)
     assert tried == [1, 1, 1, 2, 60], "what waits for the same is tried together"
 
     late = Writes("late", flusher)
     await passes()
     assert late.told == ["written"], "at once, whatever the others wait for"
+
+
+async def test_a_start_that_is_busy_for_no_lock_of_its_own_is_tried_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has the one write lock of an SQLite file: it is the same for everybody, and nothing to sort out."""
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0)
+    answers: list[Any] = [DatabaseBusy("somebody has the write lock"), flushed(started=["s1"])]
+    database = FakeDatabase(flush=lambda *_: answers.pop(0))
+    starter = Starts("s1", make(database))
+
+    await passes(20)
+    assert starter.told == ["unanswered", "started"]
 
 
 async def test_who_is_about_to_wait_for_what_is_held_up_follows_those_set_aside(
@@ -363,7 +379,7 @@ async def test_who_is_about_to_wait_for_what_is_held_up_follows_those_set_aside(
     database = FakeDatabase()
     flusher = make(database)
     first = waiting("w1", flusher, "line")
-    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    (await database.next_asked("flush")).answer.set_exception(HeldUp("others have it"))
     again = await database.next_asked("flush")
 
     second, third = waiting("w2", flusher, "line"), waiting("w3", flusher, "line")
@@ -384,7 +400,7 @@ async def test_no_more_than_four_wait_for_locks_at_once() -> None:
     flusher = make(database)
     for number in range(9):
         waiting(f"w{number}", flusher, f"topic {number}")
-    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    (await database.next_asked("flush")).answer.set_exception(HeldUp("others have it"))
     asked = [await database.next_asked("flush") for _ in range(4)]
     await passes()
     assert database.is_quiet
@@ -398,14 +414,14 @@ async def test_who_is_set_aside_while_the_last_tries_end_is_tried_too() -> None:
     database = FakeDatabase()
     flusher = make(database)
     first = [waiting(f"w{number}", flusher, f"topic {number}") for number in range(4)]
-    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    (await database.next_asked("flush")).answer.set_exception(HeldUp("others have it"))
     tries = [await database.next_asked("flush") for _ in range(4)]
     second = [waiting(f"v{number}", flusher, f"line {number}") for number in range(2)]
     busy_again = await database.next_asked("flush")
 
     for one in tries:
         one.answer.set_result(flushed())
-    busy_again.answer.set_exception(DatabaseBusy("others have it"))
+    busy_again.answer.set_exception(HeldUp("others have it"))
     for _ in range(2):
         (await database.next_asked("flush")).answer.set_result(flushed())
     await passes()
@@ -418,7 +434,7 @@ async def test_a_lone_writer_that_is_held_up_pauses_between_its_tries(monkeypatc
     database = FakeDatabase()
     flusher = make(database)
     Writes("r1", flusher)
-    (await database.next_asked("flush")).answer.set_exception(DatabaseBusy("others have it"))
+    (await database.next_asked("flush")).answer.set_exception(HeldUp("others have it"))
     await passes()
     assert database.is_quiet
     flusher.abandon()

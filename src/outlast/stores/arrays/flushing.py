@@ -12,7 +12,7 @@ from outlast.model.ids import RunId
 from outlast.model.run import TERMINAL
 from outlast.ports.operation import Op, Params, Statement
 from outlast.ports.store import Batch, FlushOutcome, Lease, RunWrite, Wait
-from outlast.stores.arrays.starting import start_params
+from outlast.stores.arrays.starting import AT_ONCE, start_params
 from outlast.stores.basis import Basis
 from outlast.stores.waits import LATE_IDS
 from outlast.stores.workers import lease_lost, leased
@@ -30,7 +30,7 @@ T = TypeVar("T")
 # row with every other. Held by tests/plans.
 _FENCE: Final = """
 with fence as materialized (
-  select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
+  select {now} as now{limit} from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
   for key share
 )
 """
@@ -200,6 +200,8 @@ class FlushByArrays:
         if found is None:
             found = self._statements[parts] = self._basis.worded(
                 _joined(parts),
+                # A start may meet the run of a transaction that has not ended, and the batch holds what others wait for.
+                limit=AT_ONCE if parts.starts else "",
                 parks=_PARKS,
                 wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
                 late_ids=str(LATE_IDS),

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from outlast.model.ids import RunId
-from outlast.model.run import Status
 from outlast.ports.operation import Op, Params, Span, Statement
 from outlast.ports.store import NewRun, StartOutcome
 from outlast.stores.basis import Basis
-from outlast.stores.rows.starting import existing_runs, in_order
+from outlast.stores.rows.starting import created_run, existing_runs, in_order
 from outlast.stores.tables import Query
 
 # The notice is sent by the statement that creates; once, however many runs it creates. `made` must be named by the last
@@ -23,7 +22,7 @@ with made as (
   )
   select new.id, new.workflow, new.version, 'pending', new.priority, new.input, 1, at.now, at.now + new.timeout, 0,
     (select coalesce(max(id), 0) from {signals}), 0, 0, at.now, at.now
-  from (select {now} as now) at, unnest(
+  from (select {now} as now{limit}) at, unnest(
     cast(:ids as text[]), cast(:workflows as text[]), cast(:versions as integer[]), cast(:priorities as integer[]),
     cast(:inputs as text[]), cast(:timeouts as bigint[])
   ) new (id, workflow, version, priority, input, timeout)
@@ -34,21 +33,29 @@ select id, created_at, (select {notice} where exists (select 1 from made)) from 
 """
 
 
+AT_ONCE: Final = ", set_config('lock_timeout', '20ms', true) as limited"
+"""How long a statement waits for the run of another transaction, set by what stands before its inserts and is read for their
+first row. It lasts for the transaction, which is one of ours."""
+
+
 class StartByArrays:
     """Insert what is absent; read what was there."""
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        self._start = basis.worded(_START, notice=basis.notice("ready"))
+        notice = basis.notice("ready")
+        self._start = basis.worded(_START, notice=notice, limit="")
+        self._start_at_once = basis.worded(_START, notice=notice, limit=AT_ONCE)
         self._existing: Query = existing_runs(basis)
 
-    def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:
+    def start(self, runs: Sequence[NewRun], *, together: bool, waits: bool) -> Op[tuple[StartOutcome, ...]]:
         # One statement creates them all. Only a caller that may still refuse them all needs a transaction around it.
         span: Span = "write" if together and len(runs) > 1 else "alone"
-        made = yield Statement(self._start, start_params(runs), span=span)
+        start = self._start if waits else self._start_at_once
+        made = yield Statement(start, start_params(runs), span=span)
         rows = {row[0]: row for row in made.rows}
         if len(rows) == len(runs):
-            return tuple(_created(run, rows[run.id][1]) for run in runs)
+            return tuple(created_run(run, rows[run.id][1]) for run in runs)
         created = {RunId(run_id) for run_id in rows}
         # A new statement, which sees the run of the transaction that the insert waited for.
         found = yield Statement(self._existing, {"ids": [run.id for run in runs]})
@@ -66,15 +73,3 @@ def start_params(runs: Sequence[NewRun]) -> Params:
         "inputs": [run.input for run in ordered],
         "timeouts": [run.timeout for run in ordered],
     }
-
-
-def _created(run: NewRun, created_at: int) -> StartOutcome:
-    return StartOutcome(
-        id=run.id,
-        workflow=run.workflow,
-        version=run.version,
-        input=run.input,
-        status=Status.PENDING,
-        created=True,
-        created_at=created_at,
-    )

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from outlast.errors import DatabaseBusy, DatabaseUnavailable
-from outlast.ports.database import MakeOp, Notice
+from outlast.ports.database import HeldUp, MakeOp, Notice
 from outlast.ports.operation import Op
 from outlast.ports.transactions import Transactions
 from outlast.stores.basis import Basis
@@ -276,7 +276,7 @@ class _Attempts:
                 "known here."
             ) from error.__cause__
         if trouble is Trouble.HELD and not self._waits:
-            raise DatabaseBusy(f"Another transaction holds what this one needs: {_told(error)}") from error
+            raise HeldUp(f"Another transaction holds what this one needs: {_told(error)}") from error
         delay = next(self._delays)
         if self._why is None or not isinstance(error, TimeoutError):
             # That the last attempt was cut short says less than why there were several.

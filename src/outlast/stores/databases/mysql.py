@@ -168,16 +168,17 @@ class Connector:
         self._tls = tls or tls_context(query)
         self._socket = query.get("unix_socket")
 
-    async def connect(self, session: Session = OURS) -> MySQLLink:
+    async def connect(self, session: Session | None = None) -> MySQLLink:
+        """Return a new connection that is set up so, else as OURS says."""
         driver = _driver("asyncmy", "MySQL and MariaDB need asyncmy")
         try:
             try:
-                return await self._connect(driver, session)
+                return await self._connect(driver, session or OURS)
             except driver.errors.MySQLError as error:
                 if self._provide is None or refused_for_good(error) is None:
                     raise
                 # What was given a moment ago may have run out on the way.
-                return await self._connect(driver, session)
+                return await self._connect(driver, session or OURS)
         except driver.errors.MySQLError as error:
             refusal = refused_for_good(error)
             if refusal is None:

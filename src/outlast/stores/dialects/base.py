@@ -105,6 +105,11 @@ class Dialect(ABC):
     def claim_lock(self, select: Query) -> Query:
         """Lock the selected rows and leave out those that another transaction has locked."""
 
+    def lock_at_once(self, select: Query) -> Query | None:
+        """Lock the selected rows, be refused at once when another transaction has locked one, made it without having ended
+        included. None where writers exclude each other anyway."""
+        return None
+
     def by_index(self, select: Query, table: Table, index: str) -> Query:
         """Have rows read in the order of this index, where the planner might take another one and lock what it reads."""
         return select

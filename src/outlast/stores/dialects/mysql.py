@@ -46,11 +46,11 @@ _CHARSET: Final = "utf8mb4"
 _OLDEST_MYSQL: Final = (8, 4)
 _OLDEST_MARIADB: Final = (10, 6)
 
-_BUSY: Final = frozenset({1213, 1020, 1317, 1969, 3024, 3572})
-"""deadlock, record changed since the snapshot (MariaDB), query killed, statement too long (both), lock not waited for."""
+_BUSY: Final = frozenset({1213, 1020, 1317, 1969, 3024})
+"""deadlock, record changed since the snapshot (MariaDB), query killed, statement too long (both)."""
 
-_HELD: Final = 1205
-"""lock wait timeout. It undoes the statement alone; our own transactions are rolled back whole."""
+_HELD: Final = frozenset({1205, 3572})
+"""lock wait timeout, lock not waited for. They undo the statement alone; our own transactions are rolled back whole."""
 
 _CONFLICTS: Final = frozenset({1213, 1020, 1205, 3101})
 """deadlock, record changed since the snapshot (MariaDB), lock wait timeout, undone at COMMIT (MySQL's group replication)."""
@@ -135,6 +135,9 @@ class MySQL(Dialect):
 
     def claim_lock(self, select: Query) -> Query:
         return select.with_for_update(skip_locked=True)
+
+    def lock_at_once(self, select: Query) -> Query | None:
+        return select.with_for_update(nowait=True)
 
     def by_index(self, select: Query, table: Table, index: str) -> Query:
         # There are no indexes of live rows alone, so the planner has others to choose from; and it locks what it reads. With
@@ -267,7 +270,7 @@ class MySQL(Dialect):
         for part in unwrapped(error):
             code = error_code(part)
             if code is not None:
-                if code == _HELD:
+                if code in _HELD:
                     return Trouble.HELD
                 if code in _BUSY:
                     return Trouble.BUSY

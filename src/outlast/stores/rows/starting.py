@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Insert, Integer, ScalarSelect, Text, bindparam, func, select
+from sqlalchemy import BigInteger, Insert, Integer, ScalarSelect, Select, Text, bindparam, func, select
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status
@@ -24,12 +24,27 @@ class StartByRow:
         self._inserts = RunInserts(basis, leased=False)
         # By itself: inside of the insert MySQL would lock the newest signal, and have every sender wait.
         self._present: Query = select(basis.now, signal_cursor(basis))
+        locked = basis.dialect.lock_at_once(_named(basis))
+        self._present_if_free: Query | None = (
+            None if locked is None else self._present.add_columns(locked.scalar_subquery())
+        )
         self._existing: Query = existing_runs(basis)
 
-    def start(self, runs: Sequence[NewRun], *, together: bool) -> Op[tuple[StartOutcome, ...]]:  # noqa: ARG002 -- always is
-        found = yield Statement(self._present)
-        now, cursor = found.rows[0]
+    def start(
+        self,
+        runs: Sequence[NewRun],
+        *,
+        together: bool,  # noqa: ARG002 -- always is
+        waits: bool,
+    ) -> Op[tuple[StartOutcome, ...]]:
+        if waits or self._present_if_free is None:
+            found = yield Statement(self._present)
+        else:
+            found = yield Statement(self._present_if_free, {"ids": self._basis.dialect.listed(run.id for run in runs)})
+        now, cursor = found.rows[0][:2]
         created = yield from self._inserts.insert(runs, now, cursor)
+        if len(created) == len(runs):
+            return tuple(created_run(run, now) for run in runs)
         found = yield Statement(self._existing, {"ids": self._basis.dialect.listed(run.id for run in runs)})
         return in_order(runs, created, {row[0]: row for row in found.rows})
 
@@ -115,11 +130,29 @@ def signal_cursor(basis: Basis) -> ScalarSelect[int]:
     return select(func.coalesce(func.max(basis.tables.signals.c.id), 0)).scalar_subquery()
 
 
+def _named(basis: Basis) -> Select[int]:
+    runs = basis.tables.runs
+    return select(func.count()).select_from(runs).where(basis.dialect.is_among(runs.c.id, "ids"))
+
+
 def existing_runs(basis: Basis) -> Query:
     """Return the statement that reads what `StartOutcome` tells, by the key."""
     runs = basis.tables.runs
     return select(runs.c.id, runs.c.workflow, runs.c.version, runs.c.input, runs.c.status, runs.c.created_at).where(
         basis.dialect.is_among(runs.c.id, "ids")
+    )
+
+
+def created_run(run: NewRun, at: int) -> StartOutcome:
+    """Report a run that this start has created."""
+    return StartOutcome(
+        id=run.id,
+        workflow=run.workflow,
+        version=run.version,
+        input=run.input,
+        status=Status.PENDING,
+        created=True,
+        created_at=at,
     )
 
 
