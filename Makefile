@@ -50,7 +50,7 @@ test: $(READY)  ## all tests, on SQLite and private PostgreSQL, MySQL and MariaD
 	@$(PY) tools/postgres.py ensure
 	@for server in mysql mariadb; do $(PY) -m tools.$$server ensure || test "$$CI" != true || exit 1; done
 	@$(PY) -m tools.pgbouncer ensure
-	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
+	$(PY) -m $(if $(filter true,$(CI)),tools.suite,pytest) -n 4 --dist worksteal $(ARGS)
 
 # What leans on a dependency whose versions differ.
 QUICK := tests/unit tests/replay
