@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 from outlast.client.calls import MISSING, Call, Calls, Message, Start
 from outlast.client.identity import derived
 from outlast.errors import DefinitionError, InvalidArgument, OutlastError
-from outlast.events.fitting import name_of_type
 from outlast.events.handlers import Handler, Handlers
 from outlast.events.routes import PlannedSignal, PlannedStart, Route, Routes
 from outlast.model import ids
+from outlast.model.classes import type_name
 from outlast.model.signal import SignalReceipt
 from outlast.ports.operation import Op
 from outlast.ports.store import StartOutcome
@@ -155,7 +155,7 @@ class Publishing:
         _log.warning(
             "%s is published, but no workflow of this app is started or signalled by it and no handler takes it.%s List the "
             "workflow that maps it in Outlast(workflows=[...]), in every process that publishes. Said once for this type.",
-            name_of_type(event),
+            type_name(event),
             former,
         )
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from outlast.errors import DefinitionError
+from outlast.model.classes import type_name
 
 _AWAITABLES: Final = (Awaitable, Coroutine, Generator, asyncio.Future, asyncio.Task)
 
@@ -126,7 +127,7 @@ def annotation_text(function: Callable[..., Any], parameter: str) -> str:
     annotation = _annotations(underlying(function)).get(parameter, "")
     if isinstance(annotation, typing.ForwardRef):
         return annotation.__forward_arg__
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__qualname__", repr(annotation))
+    return annotation if isinstance(annotation, str) else type_name(annotation)
 
 
 def result_type(function: Callable[..., Any], local: Mapping[str, Any] | None = None) -> object:

@@ -29,11 +29,6 @@ def fits(given: object, wanted: object) -> bool:
         return True
 
 
-def name_of_type(kind: object) -> str:
-    """Return a type's name for a message."""
-    return getattr(kind, "__qualname__", None) or str(kind)
-
-
 def _plain(kind: object) -> object:
     """Return the type that is behind `Annotated`, a NewType, a parametrized class or None."""
     if kind is None:

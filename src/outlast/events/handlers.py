@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from outlast.engine import signatures
 from outlast.errors import DefinitionError
-from outlast.events.fitting import name_of_type
+from outlast.model.classes import type_name
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -34,7 +34,7 @@ class Handlers:
 
         def add(handler: Callable[[E], R], /) -> Callable[[E], R]:
             if not callable(handler):  # pyright: ignore[reportUnnecessaryComparison]  the same
-                raise DefinitionError(f"A handler of {name_of_type(event)} is a function; {handler!r} is not.")
+                raise DefinitionError(f"A handler of {type_name(event)} is a function; {handler!r} is not.")
             self._added.append((event, handler))
             return handler
 
@@ -50,7 +50,7 @@ class Handlers:
         for handler in found:
             if signatures.is_awaited(handler):
                 raise DefinitionError(
-                    f"Handler {signatures.name_of(handler)} of {name_of_type(event)} is awaited, which a blocking publish "
+                    f"Handler {signatures.name_of(handler)} of {type_name(event)} is awaited, which a blocking publish "
                     "cannot do. Nothing was written. Make it a plain function, or use `await app.publish(...)`."
                 )
         return found

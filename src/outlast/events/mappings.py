@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, is_typeddict,
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow, workflow_of
 from outlast.errors import DefinitionError, InvalidName, ValueNotStorable
-from outlast.events.fitting import fits, name_of_type
+from outlast.events.fitting import fits
 from outlast.model import ids
+from outlast.model.classes import type_name
 from outlast.model.options import priority as checked_priority
 from outlast.model.signal import Signal
 
@@ -36,7 +37,7 @@ class StartsOn:
     priority: Callable[[Any], int] | int
 
     def __str__(self) -> str:
-        return f"@starts_on({name_of_type(self.event)})"
+        return f"@starts_on({type_name(self.event)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class SignalsOn:
     payload: object
 
     def __str__(self) -> str:
-        return f"@signals_on({name_of_type(self.event)})"
+        return f"@signals_on({type_name(self.event)})"
 
 
 Mapping: TypeAlias = StartsOn | SignalsOn
@@ -312,6 +313,6 @@ def _check_payload(mapping: SignalsOn) -> None:
     if not fits(given, wanted):
         made = "the event itself" if mapping.payload is None else f"what {signatures.name_of(mapping.payload)} returns"
         raise DefinitionError(
-            f"{mapping}: the payload of signal {mapping.signal.name!r} is {name_of_type(wanted)}; {made} is "
-            f"{name_of_type(given)}. Pass payload=, a function of the event that makes it, or the payload itself."
+            f"{mapping}: the payload of signal {mapping.signal.name!r} is {type_name(wanted)}; {made} is "
+            f"{type_name(given)}. Pass payload=, a function of the event that makes it, or the payload itself."
         )

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar, cast
 from outlast.engine import signatures
 from outlast.engine.definition import Workflow
 from outlast.errors import DefinitionError
-from outlast.events.fitting import fits, name_of_type
+from outlast.events.fitting import fits
 from outlast.events.mappings import Mapping, SignalsOn, StartsOn
 from outlast.model import ids
+from outlast.model.classes import type_name
 from outlast.model.options import priority as checked_priority
 from outlast.model.signal import Signal
 
@@ -224,6 +225,6 @@ def _check_input(mapped: _Mapped[StartsOn], *, must_be_found: bool) -> None:
     if not fits(given, wanted):
         made = "the event itself" if mapping.input is None else "what input= returns"
         raise DefinitionError(
-            f"{mapped}: the workflow's input is {name_of_type(wanted)}; {made} is {name_of_type(given)}. "
+            f"{mapped}: the workflow's input is {type_name(wanted)}; {made} is {type_name(given)}. "
             "Pass input=, a function of the event that makes it."
         )

@@ -12,7 +12,7 @@ import enum
 import importlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NewType, TypeVar, cast
 
 import msgspec
 
@@ -123,6 +123,14 @@ def plain_scalar(value: str | float) -> str | int | float:
     if isinstance(value, str):
         return str.__str__(value)
     return int.__int__(value) if isinstance(value, int) else float.__float__(value)
+
+
+def type_name(annotation: object) -> str:
+    """Return the name of a type for a message, as its author knows it. Of what is made of several types it is all of it: the
+    name that a union has since Python 3.14, and a list of something always had, says nothing of them."""
+    if isinstance(annotation, NewType):
+        return annotation.__name__
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
 
 
 @_once_a_class

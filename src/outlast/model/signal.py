@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from outlast.model import ids
+from outlast.model.classes import type_name
 from outlast.model.storable import check_storable
 from outlast.model.values import Shape, shape_of
 
@@ -38,7 +39,7 @@ class Signal(Generic[P]):
         self.shape: Shape[Any] = shape_of(payload if payload is not None else type(None))
 
     def __repr__(self) -> str:
-        return f"Signal({self.name!r}, {getattr(self.payload, '__name__', self.payload)})"
+        return f"Signal({self.name!r}, {type_name(self.payload)})"
 
 
 class StoredSignal(msgspec.Struct, frozen=True, gc=False):

@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar, cast, overload
 import msgspec
 
 from outlast.errors import ValueNotStorable, ValueUnreadable
-from outlast.model.classes import SCALARS, Kind, kind_of, plain_scalar
+from outlast.model.classes import SCALARS, Kind, kind_of, plain_scalar, type_name
 from outlast.model.fidelity import Node, are_same_builtins, difference, is_open, misfit, survey
 from outlast.model.places import place_text
 from outlast.model.pydantic_models import dump_model, load_model
@@ -161,7 +161,7 @@ class _Typed:
             return self.decoder.decode(text)
         except Exception as error:  # constructors and validators are the application's code
             place, reason = _message(error, where)
-            name = _name(self.decoder.type)
+            name = type_name(self.decoder.type)
             told = reason if f"`{name}`" in reason else f"{reason} (it is read as `{name}`)"
             raise ValueUnreadable(place, told) from error
 
@@ -247,11 +247,6 @@ def _packs_alike(value: object, copy: object) -> bool:
         return _packer.encode(value) == _packer.encode(copy)
     except OverflowError:
         return False
-
-
-def _name(annotation: object) -> str:
-    """The name of a type as its author knows it: msgspec calls every dataclass an `object`."""
-    return annotation.__qualname__ if type(annotation) is type else str(annotation)
 
 
 def _message(error: Exception, where: str) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, NewType, Protocol, TypedDict, TypeVar, Union
 
 import pytest
 
-from outlast.events.fitting import fits, name_of_type
+from outlast.events.fitting import fits
+from outlast.model.classes import type_name
 
 
 class Base: ...
@@ -82,4 +83,6 @@ def test_what_does_not_fit(given: object, wanted: object) -> None:
 
 
 def test_a_type_is_named_as_its_reader_knows_it() -> None:
-    assert [name_of_type(kind) for kind in (Base, str | None, None)] == ["Base", "str | None", "None"]
+    kinds = (Base, Row, OrderId, Any, str | None, list[int], None)
+
+    assert [type_name(kind) for kind in kinds] == ["Base", "Row", "OrderId", "Any", "str | None", "list[int]", "None"]
