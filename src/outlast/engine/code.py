@@ -186,6 +186,7 @@ class Code:
             self._calls.pop().close()
         self.loop.drop()
         self.loop.leave()
+        self.timers.drop()
 
     def found(self) -> str | BaseException:
         """Say what the code asks for that is not recorded, or give what it raised instead."""

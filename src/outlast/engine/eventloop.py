@@ -367,10 +367,22 @@ def _close_task(task: asyncio.Task[Any]) -> None:
         with suppress(BaseException):
             coroutine.close()
             break
+    # A task and what it waits for name each other until one of them ends, and so do tasks and what gathers them.
+    _forget_waiting(task)
     if waited_for is not None:
-        # A task and what it waits for name each other, until one of them ends.
+        _forget_waiting(waited_for)
         with suppress(BaseException):
             waited_for.cancel()
+
+
+def _forget_waiting(future: asyncio.Future[Any]) -> None:
+    """Tell nobody of its end. Held by tests/replay/test_leftovers.py."""
+    with suppress(BaseException):
+        for callback, _ in getattr(future, "_callbacks", None) or ():
+            future.remove_done_callback(callback)
+        if sys.version_info >= (3, 14):  # which knows for tools who waits for what
+            for waiting in getattr(future, "_asyncio_awaited_by", None) or ():
+                asyncio.future_discard_from_awaited_by(future, waiting)
 
 
 async def _closing(generator: AsyncGenerator[Any, Any]) -> None:

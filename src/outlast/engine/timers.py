@@ -74,6 +74,11 @@ class Timer:
             self.fire()
         return was_live
 
+    def drop(self) -> None:
+        """Nobody waits for it any more. What it would have told is let go of: it names the timers, and they name it."""
+        self.is_live = False
+        self.fire = _nobody
+
 
 class Timers:
     """The sleeps and timers of one run."""
@@ -115,7 +120,12 @@ class Timers:
         """The handle is not to run any more."""
         _, timer = self._handles.pop(id(handle), (None, None))
         if timer is not None:
-            timer.is_live = False
+            timer.drop()
+
+    def drop(self) -> None:
+        """None of them is to tell the code any more."""
+        for _, timer in self._handles.values():
+            timer.drop()
 
     @property
     def has_live(self) -> bool:
@@ -151,6 +161,10 @@ class Timers:
         self._journal.expect(timer.name, timer)
         if recorded is None or recorded.final is None:
             self._deadlines.add(due, timer)
+
+
+def _nobody() -> None:
+    """Stands for the code that does not wait any more."""
 
 
 def _wake(future: asyncio.Future[None]) -> None:
