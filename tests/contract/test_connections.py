@@ -250,6 +250,23 @@ async def test_a_database_that_is_stricter_by_default_is_refused_when_it_is_open
     database.close_blocking()
 
 
+@pytest.mark.parametrize("colour", ["awaiting", "blocking"])
+async def test_no_tables_are_made_where_outlast_would_not_work(postgres_url: str, colour: str) -> None:
+    """`outlast migrate` made them on servers that are too old and said that all was well; the worker was refused there."""
+    name = postgres_url.rpartition("/")[2]
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(f'alter database "{name}" set default_transaction_isolation = serializable')
+    database = open_database(postgres_url)
+
+    with pytest.raises(IsolationRefused, match="ALTER ROLE"):
+        await (database.migrate() if colour == "awaiting" else asyncio.to_thread(database.migrate_blocking))
+
+    assert await connection.fetchval("select count(*) from pg_namespace where nspname = 'outlast'") == 0
+    await connection.close()
+    await database.close()
+    database.close_blocking()
+
+
 async def test_a_database_that_becomes_stricter_later_still_serves(postgres_url: str) -> None:
     """Its conflicts are tried again and never reach a caller."""
     async with _opened(postgres_url) as database:

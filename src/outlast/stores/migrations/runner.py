@@ -57,6 +57,8 @@ def migrate(basis: Basis) -> Op[tuple[int, ...]]:
     span: Span = "write" if basis.dialect.has_transactional_ddl else "session"
     if (yield from found_version(basis, span=span)) >= LATEST:
         return ()
+    # Nobody may have looked yet: tables on a server that outlast refuses would be there for nothing.
+    yield from basis.dialect.check_server()
     lock = basis.dialect.migration_lock(basis.tables.name)
     if lock is not None:
         granted = yield lock
