@@ -227,7 +227,8 @@ class CompensationFailed(RunFailed):
 
     def __init__(self, run_id: str, status: str, failure: Failure) -> None:
         super().__init__(run_id, status, failure)
-        undoing = f"; undoing gave up: {failure.inner[-1]}" if failure.inner else ""
+        reason = failure.inner[-1] if failure.inner else None
+        undoing = "" if reason is None else f"; undoing gave up: {reason.message if reason.inner else reason}"
         self.args: tuple[Any, ...] = (
             f"{self}{undoing}. Somebody has to look: app.get(id, journal=True) shows what was undone.",
         )

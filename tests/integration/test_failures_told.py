@@ -18,6 +18,7 @@ import pytest
 from outlast import (
     BlockingHandle,
     CompensationContext,
+    CompensationFailed,
     Context,
     Handle,
     Outlast,
@@ -92,10 +93,21 @@ async def unbook(s: CompensationContext, booked: str) -> None:
     raise RetryAfter("1h", "not now")
 
 
+@workflow("not-undone")
+async def not_undone(ctx: Context) -> None:
+    await ctx.step("reserve", lambda s: "reserved")
+    await ctx.step("book", lambda s: "booked", compensate=give_up, compensate_retry=Retry(attempts=2, delay="1ms"))
+    ctx.fail("the hotel is closed")
+
+
+def give_up(s: CompensationContext, booked: str) -> None:
+    raise ConnectionError("the desk is closed too")
+
+
 approval = Signal("approval", str)
 
 
-WORKFLOWS = [by_step, at_once, retrying, asleep, approved, limited, undoing]
+WORKFLOWS = [by_step, at_once, retrying, asleep, approved, limited, undoing, not_undone]
 
 
 @asynccontextmanager
@@ -139,6 +151,39 @@ async def test_a_failed_step_is_shown_with_the_line_in_the_step_and_the_one_that
         f'  File "{__file__}", line {failed}, in look_up',
         "    return known[name]",
     ]
+
+
+async def test_a_run_that_could_not_be_undone_says_which_step_was_not_and_where_that_failed(
+    tmp_path: Path, ask: Ask, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It named the entry of the journal, and showed the line of the run's failure alone."""
+    async with opened(tmp_path) as app:
+        run = await ask(app, "start", not_undone, id="one")
+
+        with pytest.raises(CompensationFailed) as raised:
+            await result_of(run)
+
+    failed, undoing = (
+        _line_of('ctx.fail("the hotel is closed")'),
+        _line_of('raise ConnectionError("the desk is closed too")'),
+    )
+    gave_up = "The compensation of step 'book' gave up after 2 attempts: ConnectionError: the desk is closed too"
+    assert str(raised.value) == (
+        "Run 'one' ended as compensation_failed: outlast.errors.WorkflowFailed: the hotel is closed; undoing gave up: "
+        f"{gave_up}. Somebody has to look: app.get(id, journal=True) shows what was undone."
+    )
+    (note,) = raised.value.__notes__
+    assert note.splitlines()[1:] == [
+        f'  File "{__file__}", line {failed}, in not_undone',
+        '    ctx.fail("the hotel is closed")',
+        f'  File "{__file__}", line {undoing}, in give_up',
+        '    raise ConnectionError("the desk is closed too")',
+    ]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert told == (
+        f"Run 'one' ended as compensation_failed: outlast.errors.WorkflowFailed: the hotel is closed ({__file__}:{failed}); "
+        f"outlast.errors.StepFailed: {gave_up} ({__file__}:{undoing})"
+    )
 
 
 async def test_a_failure_of_old_is_told_as_one(tmp_path: Path, ask: Ask) -> None:

@@ -185,7 +185,7 @@ def test_giving_up_leaves_the_rest_for_a_person_and_shows_both_errors() -> None:
     assert end.failure is not None
     assert (end.status, end.failure.message) == (Status.COMPENSATION_FAILED, "no")
     last = end.failure.inner[-1]
-    assert last.message.startswith("Step '$compensate:b' gave up after 1 attempt: outlast.errors.NonRetryable")
+    assert last.message.startswith("The compensation of step 'b' gave up after 1 attempt: outlast.errors.Non")
     assert [inner.message for inner in last.inner] == ["the account is closed"]
     assert run.log[-1] == "$compensate:b failed"
 

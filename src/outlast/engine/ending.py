@@ -17,7 +17,7 @@ from outlast.engine.host import DONE
 from outlast.engine.performing import Action, Outcome, Performing, step_failed
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
-from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, told, with_inner
+from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, gave_up_undoing, told, with_inner
 from outlast.errors import DefinitionError, Failure, StepFailed
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
@@ -154,7 +154,7 @@ class Ending:
         elif self._terminated is not None:
             self._finish(Status.CANCELLED, with_inner(self._terminated.failure, stop.failure))
         elif self._undo_failed is not None:
-            self._finish(Status.COMPENSATION_FAILED, with_inner(stop.failure, failure_of(self._undo_failed)))
+            self._finish(Status.COMPENSATION_FAILED, with_inner(stop.failure, gave_up_undoing(self._undo_failed)))
         elif self._undo is None and not self._undo_next(stop, lapses):
             self._finish(final_status(stop.kind), stop.failure)
 

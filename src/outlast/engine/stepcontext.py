@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from outlast.errors import Failure
+
+_COMPENSATE: Final = "$compensate:"
 
 
 class StepContext:
@@ -53,4 +57,9 @@ class CompensationContext(StepContext):
 
 def compensation_name(step: str) -> str:
     """Name the entry of what undoes a step."""
-    return f"$compensate:{step}"
+    return f"{_COMPENSATE}{step}"
+
+
+def compensated(name: str) -> str:
+    """Name the step that the entry of this name undoes."""
+    return name.removeprefix(_COMPENSATE)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from outlast.engine.eventloop import TooManyHandles, WorkflowLoop
-from outlast.errors import Failure, RunTimedOut, WorkflowIOError
+from outlast.engine.stepcontext import compensated
+from outlast.errors import Failure, RunTimedOut, StepFailed, WorkflowIOError
 from outlast.model.durations import format_duration
 from outlast.model.failures import decode_failure, encode_failure, type_name
 from outlast.model.run import Status, Stop, StopKind
@@ -72,6 +73,13 @@ def final_status(kind: StopKind) -> Status:
 def with_inner(failure: Failure, inner: Failure) -> Failure:
     """Return a failure with another one as its last inner failure."""
     return replace(failure, inner=(*failure.inner, inner))
+
+
+def gave_up_undoing(failed: StepFailed) -> Failure:
+    """Describe the end of a compensation that has failed for good, by the step that it was to undo."""
+    times = "1 attempt" if failed.attempts == 1 else f"{failed.attempts} attempts"
+    message = f"The compensation of step {compensated(failed.step)!r} gave up after {times}: {failed.cause}"
+    return Failure(type=type_name(StepFailed), message=message, inner=(failed.cause,))
 
 
 def wind_up(loop: WorkflowLoop, main: asyncio.Task[Any] | None) -> None:

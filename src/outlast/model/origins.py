@@ -95,7 +95,9 @@ def _short(failure: Failure) -> str:
 
 def note(failure: Failure) -> str | None:
     """Return what to tell of the places of a failure and of what it came from, a few lines; None when nothing is known."""
-    found = [place for part in (failure, *failure.inner) for place in places(part)[-1:]]
+    # What undoing came from stands a level deeper than what the run failed with.
+    parts = (told for part in (failure, *failure.inner) for told in (part, *_told_already(part)))
+    found = [place for part in parts for place in places(part)[-1:]]
     if not found:
         return None
     is_installed = all(_INSTALLED.search(place.file) for place in found)

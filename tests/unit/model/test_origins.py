@@ -107,6 +107,17 @@ def test_another_reason_is_told_with_its_own_place() -> None:
     )
 
 
+def test_what_undoing_came_from_is_told_with_the_line_in_the_compensation() -> None:
+    cause = _failure("/shop/undo.py", type="OSError", message="gone")
+    gave_up = Failure(type="outlast.errors.StepFailed", message=f"It gave up: {cause}", inner=(cause,))
+
+    assert note(_failure("/shop/flows.py", inner=(gave_up,))) == (
+        "Where it came from, in the application's code:\n"
+        '  File "/shop/flows.py", line 1, in f\n    code()\n'
+        '  File "/shop/undo.py", line 1, in f\n    code()'
+    )
+
+
 def test_what_has_no_place_is_told_without_one() -> None:
     failure = Failure(type="outlast.errors.RunCancelled", message="Ada called")
 
