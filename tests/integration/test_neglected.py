@@ -105,14 +105,15 @@ async def test_a_worker_with_the_wrong_code_tries_held_runs_once(shared_database
     assert (run.turns, run.held is not None) == (before.turns + 1, True)
 
 
-async def test_runs_that_no_worker_takes_are_told_and_those_of_others_are_not(
+async def test_runs_that_no_worker_takes_are_told_soon_and_those_of_others_are_not(
     shared_database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(neglected, "LOOK_EVERY", 0.01)
+    """A worker that was deployed without a workflow, or with its next version alone, said so after five minutes."""
+    monkeypatch.setattr(neglected, "FIRST_LOOK", 0.01)
     clock = ManualClock()
     async with Outlast(shared_database_url, workflows=[as_deployed_at_first], worker=False, clock=clock) as app:
         await app.start_many(as_deployed_at_first, [None] * 3)
-    clock.advance("6m")
+    clock.advance("11s")
 
     async with Outlast(shared_database_url, workflows=[other], clock=clock) as app:
         await until_seen(lambda: "no worker takes them" in caplog.text, "the worker to say so")

@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from outlast.errors import DatabaseUnavailable
+from outlast.model.durations import format_duration
 from outlast.ports.store import Unclaimed
 from outlast.worker.workplace import LONGEST_HOLD, Workplace
 
@@ -18,12 +21,13 @@ _PATIENCE: Final = 5.0
 _PAUSE: Final = 1.0
 """Seconds between two groups of held runs, each as large as there are free slots."""
 
-OVERDUE: Final = 300_000_000
-"""Microseconds for which a run is due before anybody is told: another process, which has its workflow, may be about to
-start, or have much to do."""
+FIRST_LOOK: Final = 10.0
+"""Seconds from the start to the first look for runs that nobody takes. Another process, which has their workflow, may be
+about to start too; but a workflow that was forgotten or is misspelt is told while somebody looks on."""
 
-LOOK_EVERY: Final = OVERDUE / 1_000_000
-"""Seconds from the start to the first look for such runs, and between two."""
+LOOK_EVERY: Final = 300.0
+"""Seconds between two such looks. A run is told of when it has been due since the look before: in the midst of work another
+process may have much to do."""
 
 
 class Neglected:
@@ -34,14 +38,15 @@ class Neglected:
         self._place = place
         self._free = free
         self._workflows = tuple(place.workflows)
-        self._told: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
         """Try held runs, then look now and then for others that nobody takes."""
         await self._surviving(self.retry_held)
+        pause = FIRST_LOOK
         while not self._place.is_stopping:
-            await asyncio.sleep(LOOK_EVERY)
-            await self._surviving(self.tell_of_unclaimed)
+            await asyncio.sleep(pause)
+            await self._surviving(partial(self.tell_of_unclaimed, timedelta(seconds=pause)))
+            pause = LOOK_EVERY
 
     async def retry_held(self) -> None:
         """Have the held runs tried that were not tried since now, as many at once as there are free slots.
@@ -61,24 +66,22 @@ class Neglected:
                 place.look()
             await asyncio.sleep(_PAUSE)
 
-    async def tell_of_unclaimed(self) -> None:
-        """Warn of each workflow once."""
-        store = self._place.database.store
+    async def tell_of_unclaimed(self, overdue: timedelta) -> None:
+        """Warn of each workflow that has runs which have been due for so long."""
+        store, overdue_us = self._place.database.store, overdue // timedelta(microseconds=1)
         found = await self._place.database.run(
-            lambda: store.unclaimed(self._workflows, overdue=OVERDUE), patience=_PATIENCE
+            lambda: store.unclaimed(self._workflows, overdue=overdue_us), patience=_PATIENCE
         )
         for each in found:
-            if (each.workflow, each.version) not in self._told:
-                self._told.add((each.workflow, each.version))
-                self._warn(each)
+            self._warn(each, overdue)
 
-    def _warn(self, unclaimed: Unclaimed) -> None:
+    def _warn(self, unclaimed: Unclaimed, overdue: timedelta) -> None:
         known = ", ".join(f"{name} version {version}" for name, version in self._workflows) or "none"
         logger.warning(
-            "At least %d runs of workflow %r version %d have been due for over %d minutes, and no worker takes them: it is "
+            "At least %d runs of workflow %r version %d have been due for over %s, and no worker takes them: it is "
             "not registered here (registered: %s), and no other worker has one of them. Add it to Outlast(workflows=[...]) "
             "of a worker; or look at them with app.list(workflow=%r, version=%d), and terminate them.",
-            unclaimed.runs, unclaimed.workflow, unclaimed.version, OVERDUE // 60_000_000, known, unclaimed.workflow,
+            unclaimed.runs, unclaimed.workflow, unclaimed.version, format_duration(overdue), known, unclaimed.workflow,
             unclaimed.version,
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -38,19 +39,36 @@ class World:
         self.looks += 1
 
 
-async def test_each_workflow_that_nobody_has_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(unclaimed=(Unclaimed("order", 1, 12),))
-    await world.care.tell_of_unclaimed()
-    await world.care.tell_of_unclaimed()
-    world.database.answers["unclaimed"] = (Unclaimed("order", 1, 13), Unclaimed("gone", 1, 1))
-    await world.care.tell_of_unclaimed()
+async def test_each_workflow_that_nobody_has_is_told_once_at_each_look(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(unclaimed=(Unclaimed("order", 1, 12), Unclaimed("gone", 1, 1)))
+    await world.care.tell_of_unclaimed(timedelta(minutes=5))
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     first, second = caplog.messages
-    assert "12 runs of workflow 'order' version 1 have been due for over 5 minutes" in first
+    assert "12 runs of workflow 'order' version 1 have been due for over 5m" in first
     assert "registered: order version 2, order version 3" in first
     assert "app.list(workflow='order', version=1)" in first
     assert "'gone'" in second
+
+
+async def test_the_first_look_comes_soon_and_the_others_every_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the other way about: a workflow whose name was misspelt was told of when nobody looked on any more."""
+    overdue: list[int] = []
+    world = World()
+    world.database.store.unclaimed = lambda _, *, overdue: ("unclaimed", (overdue,))  # type: ignore[method-assign]
+    world.database.answers["unclaimed"] = lambda us: overdue.append(us) or ()
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) > 3:
+            world.is_stopping = True
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await world.care.run()
+
+    assert pauses == [10, 300, 300, 300]
+    assert overdue == [10_000_000, 300_000_000, 300_000_000, 300_000_000]
 
 
 async def test_held_runs_are_tried_in_groups_as_large_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +98,7 @@ async def test_held_runs_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("error", [DatabaseUnavailable("away"), RuntimeError("odd")])
 async def test_an_error_costs_one_look_and_no_more(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neglected, "FIRST_LOOK", 0)
     monkeypatch.setattr(neglected, "LOOK_EVERY", 0)
     world = World(retry_held=error, unclaimed=error)
     caring = asyncio.ensure_future(world.care.run())
