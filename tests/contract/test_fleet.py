@@ -16,7 +16,7 @@ import pytest
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import TERMINAL, Status, StopKind
 from outlast.ports.operation import Op, Statement
-from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, RunFilter, RunWrite, Wait
+from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, Reaped, RunFilter, RunWrite, Wait
 from outlast.stores.databases.database import SqlDatabase
 from outlast.stores.databases.opening import open_database
 from outlast.stores.sql import SqlStore
@@ -42,7 +42,7 @@ async def test_runs_of_a_worker_whose_row_is_gone_are_found_by_themselves(shared
 
     await _do(database, prune)
 
-    assert await _do(database, lambda store: store.reap()) == 1
+    assert await _do(database, lambda store: store.reap()) == Reaped(1, ((WorkerId("gone"), None),))
     details = await _do(database, lambda store: store.get(RunId("r"), journal=False))
     assert (details.run.owner, details.run.lapses) == (None, 1)
     await database.close()

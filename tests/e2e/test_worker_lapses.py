@@ -33,7 +33,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-async def test_a_run_of_a_dead_worker_goes_on_where_it_was(url: str, clock: ManualClock) -> None:
+async def test_a_run_of_a_dead_worker_goes_on_where_it_was(
+    url: str, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened(drained(url, clock)) as dead, opened(drained(url, clock)) as living:
         run = await dead.start(order)
         dying = asyncio.create_task(dead.drain())
@@ -43,6 +45,8 @@ async def test_a_run_of_a_dead_worker_goes_on_where_it_was(url: str, clock: Manu
 
         clock.advance("29s")
         assert await living.drain() == 0, "its lease is not over"
+        assert caplog.records == []
+        left = await living.get(run.id)
         clock.advance("2s")
         taking_over = asyncio.create_task(living.drain())
         await effects.entered.wait()
@@ -59,6 +63,14 @@ async def test_a_run_of_a_dead_worker_goes_on_where_it_was(url: str, clock: Manu
         first_gate.set()
         await dying
         assert await living.get(run.id, journal=True) == journal
+
+    assert left is not None
+    taken_over, lost = caplog.messages
+    assert (
+        f": {left.worker} (its lease ended 1.0 s ago). Taken over from them, each with a lapse counted: 1."
+        in taken_over
+    )
+    assert lost.startswith(f"Worker {left.worker} lost its lease")
 
 
 async def test_a_zombie_drops_its_turns_and_goes_on_under_another_name(url: str, clock: ManualClock) -> None:

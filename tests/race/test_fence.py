@@ -14,6 +14,7 @@ from outlast.ports.operation import Op
 from outlast.ports.store import Batch, ClaimRequest, Lease, RunWrite, Wait
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import finished, kept, new_run, parked, showing, step
+from outlast.testing.contract.verbs import reaping
 from support.interleaving import Answer, Arena, Failed, MakeOp, arena_over
 
 OLD, NEW = Lease(WorkerId("old"), 1), Lease(WorkerId("new"), 1)
@@ -57,7 +58,7 @@ async def test_a_flush_and_the_end_of_its_lease_never_both_happen(shared_databas
                 assert reaped == (2 if write.keep else 1)
 
         await arena.every_interleaving(
-            lambda store: store.reap(),
+            reaping,
             lambda store: store.flush(OLD, batch),
             given=lambda: _an_expired_worker_with_a_run(arena),
             then=then,
@@ -79,7 +80,7 @@ async def test_a_claim_and_the_end_of_its_lease_leave_no_run_with_a_worker_that_
             assert (reaped, details.run.lapses) == ((1, 0) if isinstance(claimed, Failed) else (2, 1))
 
         await arena.every_interleaving(
-            lambda store: store.reap(),
+            reaping,
             lambda store: store.claim(ClaimRequest(OLD, 5, (("work", 1),), {})),
             given=given,
             then=then,
@@ -98,7 +99,7 @@ async def test_a_late_renewal_and_the_end_of_its_lease_never_both_happen(shared_
                 assert (reaped, details.run.owner) == (0, OLD.worker)
 
         await arena.every_interleaving(
-            lambda store: store.reap(),
+            reaping,
             lambda store: store.renew(OLD, lease_us=1_000_000),
             given=lambda: _an_expired_worker_with_a_run(arena),
             then=then,
@@ -114,8 +115,8 @@ async def test_two_reapers_count_one_lapse(shared_database_url: str) -> None:
             assert (details.run.lapses, details.run.owner) == (1, None)
 
         await arena.every_interleaving(
-            lambda store: store.reap(),
-            lambda store: store.reap(),
+            reaping,
+            reaping,
             given=lambda: _an_expired_worker_with_a_run(arena),
             then=then,
         )
@@ -141,7 +142,7 @@ async def test_a_reaper_takes_no_run_from_the_worker_that_has_it_next(shared_dat
 
         await arena.every_interleaving(
             reap_and_claim,
-            lambda store: store.reap(),
+            reaping,
             given=lambda: _an_expired_worker_with_a_run(arena),
             then=then,
         )

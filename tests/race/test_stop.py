@@ -8,6 +8,7 @@ from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status, StopKind
 from outlast.ports.store import Batch, ClaimRequest, Lease, NewSignal, RunWrite, StopOutcome, Wait
 from outlast.testing.contract.desk import finished, new_run, parked
+from outlast.testing.contract.verbs import reaping
 from support.interleaving import Answer, Arena, MakeOp, arena_over
 
 A = Lease(WorkerId("a"), 1)
@@ -115,9 +116,9 @@ async def test_a_stop_and_the_end_of_a_lease_both_happen(shared_database_url: st
 
         async def then(stopped: Answer, reaped: Answer) -> None:
             # A run whose row the request has locked is left for the next look.
-            again = await arena.do(lambda store: store.reap())
+            again = await arena.do(reaping)
             details = await arena.do(lambda store: store.get(RunId("r"), journal=False))
             assert (stopped.accepted, reaped + again, details.run.lapses) == (True, 1, 1)
             assert (details.run.owner, details.run.stop is not None) == (None, True)
 
-        await arena.every_interleaving(_stopping(), lambda store: store.reap(), given=given, then=then)
+        await arena.every_interleaving(_stopping(), reaping, given=given, then=then)

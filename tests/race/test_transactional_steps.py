@@ -16,6 +16,7 @@ from outlast.ports.operation import Op, Statement
 from outlast.ports.store import Batch, FlushOutcome, Lease, RunWrite
 from outlast.stores.sql import SqlStore
 from outlast.testing.contract.desk import kept, new_run, parked, step
+from outlast.testing.contract.verbs import reaping
 from support.interleaving import Answer, Arena, Failed, arena_over
 
 OLD = Lease(WorkerId("old"), 1)
@@ -87,7 +88,7 @@ async def test_a_step_is_committed_before_its_lease_ends_or_not_at_all(shared_da
             if isinstance(paid, Failed):
                 assert isinstance(paid.error, LeaseLost)
 
-        await arena.every_interleaving(lambda store: store.reap(), paying, given=lambda: _given(arena), then=then)
+        await arena.every_interleaving(reaping, paying, given=lambda: _given(arena), then=then)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,4 @@ async def test_a_step_that_cancels_a_run_of_its_own_worker_may_meet_the_end_of_i
             if not isinstance(reaped, Failed):
                 assert (reaped, other.run.owner) == (2, None)
 
-        await arena.every_interleaving(
-            lambda store: store.reap(), paying_and_cancelling, given=lambda: _given(arena, "other"), then=then
-        )
+        await arena.every_interleaving(reaping, paying_and_cancelling, given=lambda: _given(arena, "other"), then=then)

@@ -17,7 +17,7 @@ from outlast.model.journal import Kind, Phase, Record
 from outlast.model.options import OnCancel, Retry
 from outlast.model.run import Status, Stop
 from outlast.model.signal import StoredSignal
-from outlast.ports.store import Batch, Claim, ClaimedRun, ClaimRequest, FlushOutcome, Lease, Renewal
+from outlast.ports.store import Batch, Claim, ClaimedRun, ClaimRequest, FlushOutcome, Lease, Reaped, Renewal
 from outlast.ports.transactions import Transactions
 from outlast.worker.bodies import Bodies
 from outlast.worker.databasetime import DatabaseTime
@@ -248,7 +248,7 @@ class FakeDatabase:
         self.answers: dict[str, Any] = {
             "register": Lease(WorkerId("w-1"), 1),
             "renew": Renewal(0, ()),
-            "reap": 0,
+            "reap": Reaped(0),
             "retire": 0,
             "disown": 0,
             "retry_held": 0,

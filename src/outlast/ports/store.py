@@ -268,6 +268,17 @@ class StopOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Reaped:
+    """Which workers were found to be gone, and how many runs of theirs can be claimed now.
+
+    Of each worker it tells for how many microseconds the lease had been over; None where its row was gone already.
+    """
+
+    runs: int
+    workers: tuple[tuple[WorkerId, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unclaimed:
     """How many runs of a workflow are overdue, of those that were looked at."""
 
@@ -349,8 +360,8 @@ class Store(Protocol):
         """
         ...
 
-    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
-        """End the leases that are over, make their runs claimable and count a lapse on each; return how many runs.
+    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[Reaped]:
+        """End the leases that are over, make their runs claimable and count a lapse on each; return what was found.
 
         From the fourth lapse in a row a run is claimable only after 10 s, then 1 min, then 5 min.
 

@@ -16,6 +16,7 @@ from outlast.ports.store import (
     NewRun,
     NewSignal,
     Outcome,
+    Reaped,
     Renewal,
     RunDetails,
     RunFilter,
@@ -101,7 +102,7 @@ class SqlStore:
     def give_back(self, lease: Lease, run_ids: Collection[RunId]) -> Op[tuple[RunId, ...]]:
         return self._workers.give_back(lease, run_ids)
 
-    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[int]:
+    def reap(self, *, sparing: WorkerId | None = None, waits: bool = True) -> Op[Reaped]:
         return self._workers.reap(sparing, waits=waits)
 
     def claim(self, request: ClaimRequest) -> Op[Claim]:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from outlast.errors import LeaseLost
 from outlast.model.ids import RunId, WorkerId
 from outlast.ports.operation import Op, Statement
-from outlast.ports.store import Lease, Renewal
+from outlast.ports.store import Lease, Reaped, Renewal
 from outlast.stores.basis import Basis
 from outlast.stores.runs import MOST_COUNTED, stop_of
 from outlast.stores.tables import Query
@@ -65,7 +65,7 @@ class Workers:
             .order_by(workers.c.id)
         )
         # Who locks without looking first waits on MySQL for each row that is read, those of the living with it.
-        self._late: Query = over
+        self._late: Query = over.add_columns(workers.c.lease_until, now)
         over = over.where(dialect.is_among(workers.c.id, "late"))
         self._over: Query = over.with_for_update()
         self._over_and_free: Query = over.with_for_update(skip_locked=True)
@@ -125,7 +125,7 @@ class Workers:
             yield Statement(self._told)
         return given
 
-    def reap(self, sparing: WorkerId | None, *, waits: bool) -> Op[int]:
+    def reap(self, sparing: WorkerId | None, *, waits: bool) -> Op[Reaped]:
         # The lock waits for flushes in flight: they hold the row shared. Once it is ours they are committed, and the next
         # one finds no row. A worker that renewed meanwhile no longer matches and is left out. On SQLite the transaction
         # itself excludes others. Held by tests/race/test_fence.py.
@@ -138,7 +138,9 @@ class Workers:
         orphans = yield Statement(self._orphans)
         owners = sorted({*ended, *(row[0] for row in orphans.rows)}, key=str)
         # A run that is left is found by a later call, which sees that its owner has no row.
-        return (yield from self._give(owners, lapses=1, waits=waits)) if owners else 0
+        given = (yield from self._give(owners, lapses=1, waits=waits)) if owners else 0
+        over_for: dict[str, int] = {worker: at - until for worker, until, at in late.rows}
+        return Reaped(given, tuple([(WorkerId(owner), over_for.get(owner)) for owner in owners]))
 
     def _lock_over(self, late: Sequence[Sequence[Any]], sparing: WorkerId | None, *, waits: bool) -> Op[list[str]]:
         params = {"spared": sparing or "", "late": self._basis.dialect.listed(row[0] for row in late)}

@@ -32,6 +32,7 @@ from outlast.worker.heartbeat import Heartbeat, Listeners, Renewed
 from outlast.worker.neglected import Neglected
 from outlast.worker.parked import ParkedRuns
 from outlast.worker.steps import Steps
+from outlast.worker.telling import taken_over
 from outlast.worker.tenure import Tenure
 from outlast.worker.threads import called
 from outlast.worker.transactional import TransactionalSteps
@@ -211,7 +212,7 @@ class Shift:
             if self.place.time.is_manual:
                 await self._renew(tenure)
             store, mine = self.place.database.store, tenure.lease.worker
-            await self.place.database.run(lambda: store.reap(sparing=mine))
+            taken_over(await self.place.database.run(lambda: store.reap(sparing=mine)))
             return await self._claims.claim(tenure, tenure.free)
         except LeaseLost:
             await self._in_callback(tenure.lose)
@@ -320,11 +321,12 @@ class Shift:
         reap = partial(store.reap, sparing=None if self.tenure is None else self.tenure.lease.worker)
         is_complete = True
         try:
-            given = await run(reap, repeatable=False, patience=_PATIENCE)
+            reaped = await run(reap, repeatable=False, patience=_PATIENCE)
         except DatabaseBusy:
             is_complete = False
-            given = await run(partial(reap, waits=False), patience=_PATIENCE)
-        if given:
+            reaped = await run(partial(reap, waits=False), patience=_PATIENCE)
+        taken_over(reaped)
+        if reaped.runs:
             self.look()
         return is_complete
 

@@ -1,4 +1,5 @@
-"""What a turn says in the log of attempts that failed and of runs that ended otherwise than by completing."""
+"""What is said in the log of attempts that failed, of runs that ended otherwise than by completing, and of workers that are
+gone."""
 
 from __future__ import annotations
 
@@ -9,13 +10,17 @@ from typing import Final
 from outlast.engine.decision import StepCall
 from outlast.errors import Failure
 from outlast.model.failures import decode_failure, failure_of
-from outlast.model.ids import RunId
+from outlast.model.ids import RunId, WorkerId
 from outlast.model.journal import Phase, Record
 from outlast.model.origins import in_one_line
 from outlast.model.run import Status
 from outlast.model.times import shown_time
+from outlast.ports.store import Reaped
 
 logger: Final = logging.getLogger("outlast.worker")
+
+_MOST_NAMED: Final = 5
+"""Workers that one line names."""
 
 _LEVELS: Final = {Status.CANCELLED: logging.INFO, Status.COMPENSATION_FAILED: logging.ERROR}
 
@@ -38,3 +43,20 @@ def attempt_failed(run_id: RunId, call: StepCall, error: BaseException, records:
 def run_ended(run_id: RunId, status: Status, failure: Failure) -> None:
     """Say that a run ended otherwise than by completing: somebody may have to look."""
     logger.log(_LEVELS.get(status, logging.WARNING), "Run %r ended as %s: %s", run_id, status, in_one_line(failure))
+
+
+def taken_over(reaped: Reaped) -> None:
+    """Say whose runs go on elsewhere, in one line for all of them."""
+    if not reaped.runs:
+        return
+    named = [_gone(worker, over_for) for worker, over_for in reaped.workers[:_MOST_NAMED]]
+    if len(reaped.workers) > _MOST_NAMED:
+        named.append(f"and {len(reaped.workers) - _MOST_NAMED} more")
+    logger.warning(
+        "Workers that had runs have died, or were paused or cut off from the database: %s. Taken over from them, each with "
+        "a lapse counted: %d.", ", ".join(named), reaped.runs,
+    )  # fmt: skip
+
+
+def _gone(worker: WorkerId, over_for: int | None) -> str:
+    return f"{worker} ({'its row is gone' if over_for is None else f'its lease ended {over_for / 1e6:.1f} s ago'})"

@@ -1,4 +1,4 @@
-"""What a turn says in the log of what failed."""
+"""What is said in the log of what failed, and of workers that are gone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest
 from outlast.engine.decision import Finished, StepCall
 from outlast.errors import Failure
 from outlast.model.failures import encode_failure, failure_of
+from outlast.model.ids import WorkerId
 from outlast.model.journal import Kind, Phase, Record
 from outlast.model.run import Status
+from outlast.ports.store import Reaped
 from outlast.worker.steps import Raised
+from outlast.worker.telling import taken_over
 from support.turn_desk import Desk
 from support.worker_fakes import PARKED, FakeStep, progress
 
@@ -122,3 +125,31 @@ def test_how_a_run_ended_says_how_loud_it_is(status: Status, level: int, caplog:
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (level, f"Run 'r1' ended as {status}: x: m")
     ]
+
+
+def test_runs_of_a_worker_that_is_gone_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """They went on elsewhere without a word, and nobody knew that a worker had died, or which one."""
+    taken_over(Reaped(12, ((WorkerId("host:7:ab"), 3_240_000),)))
+
+    (told,) = caplog.records
+    assert told.levelno == logging.WARNING
+    assert told.getMessage() == (
+        "Workers that had runs have died, or were paused or cut off from the database: host:7:ab (its lease ended 3.2 s "
+        "ago). Taken over from them, each with a lapse counted: 12."
+    )
+
+
+def test_of_many_workers_that_are_gone_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    workers = [(WorkerId("host:0:ab"), None), *((WorkerId(f"host:{n}:ab"), 0) for n in range(1, 8))]
+
+    taken_over(Reaped(1, tuple(workers)))
+
+    (told,) = caplog.messages
+    assert ": host:0:ab (its row is gone), host:1:ab (its lease ended 0.0 s ago), " in told
+    assert "host:4:ab (its lease ended 0.0 s ago), and 3 more. Taken" in told
+
+
+def test_of_a_worker_that_is_gone_without_a_run_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    taken_over(Reaped(0, ((WorkerId("host:7:ab"), 3_240_000),)))
+
+    assert caplog.records == []

@@ -16,7 +16,7 @@ from outlast.errors import DatabaseUnavailable, Failure, LeaseLost, OutlastError
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.options import Retry, WorkerOptions
 from outlast.model.run import Status, Stop, StopKind
-from outlast.ports.store import Lease, NewRun, Renewal
+from outlast.ports.store import Lease, NewRun, Reaped, Renewal
 from outlast.worker import shift as module
 from outlast.worker.steps import GIVEN_BACK, Returned
 from outlast.worker.worker import Worker
@@ -379,7 +379,7 @@ async def test_an_idle_worker_does_not_look_for_stop_requests(world: World) -> N
 
 
 async def test_runs_of_dead_workers_are_looked_for_at_once_and_then_now_and_again(world: World) -> None:
-    world.database.answers["reap"] = 1
+    world.database.answers["reap"] = Reaped(1)
     async with started(world.worker()):
         await until(lambda: len(world.database.asked_for("claim")) >= 2)
     assert len(world.database.asked_for("reap")) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.model.ids import RunId, WorkerId
 from outlast.model.run import Status, StopKind
-from outlast.ports.store import Batch, Wait
+from outlast.ports.store import Batch, Reaped, Wait
 from outlast.testing.contract.desk import Desk, cases, finished, new_run, parked, same, step
 from outlast.testing.contract.verbs import (
     asking_after,
@@ -128,9 +128,9 @@ def a_lease_that_is_over_is_reaped_and_its_runs_count_a_lapse(desk: Desk) -> Non
     desk.later(20)
     desk.do(renewing(alive))
     desk.begin("s", alive)
-    desk.later(10)
+    desk.later(12)
 
-    same(desk.do(reaping), 1)
+    same(desk.do(lambda store: store.reap()), Reaped(1, ((dead.worker, 2_000_000),)))
 
     same((desk.get("r").run.owner, desk.get("s").run.owner), (None, alive.worker))
     claimed = desk.claim_one(alive)
