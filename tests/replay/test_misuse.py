@@ -431,7 +431,8 @@ def test_a_call_that_is_never_awaited_fails_the_run_and_undoes_what_was_done() -
 
     assert isinstance(state, Finished)
     assert state.failure is not None
-    assert "never awaited its call of step tell, which so has done nothing. Write `await`" in state.failure.message
+    assert f"never awaited its call of step tell ({__file__}:" in state.failure.message
+    assert "), which so has done nothing. Write `await`" in state.failure.message
     assert taken_back == [1]
 
 
@@ -452,7 +453,7 @@ def test_whatever_is_to_be_awaited_is_named(call: Callable[[Context], object], n
 
     assert isinstance(state, Finished)
     assert state.failure is not None
-    assert f"its call of {name}, which" in state.failure.message
+    assert f"its call of {name} ({__file__}:" in state.failure.message
 
 
 def test_a_call_may_be_awaited_later_or_closed_or_be_a_task() -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import zlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 from uuid import UUID
 
 import msgspec
 
+from outlast.engine.calls import CallToBeAwaited
 from outlast.engine.conditions import Condition
 from outlast.engine.context import Context
 from outlast.engine.decision import Entropy, RunFacts
@@ -31,6 +31,7 @@ from outlast.engine.saga import Saga, Slot
 from outlast.engine.stepcontext import StepContext
 from outlast.engine.stops import wind_up
 from outlast.engine.timers import Timer, Timers
+from outlast.engine.unfinished import Unfinished, unfinished
 from outlast.engine.waiting import Waiting, Waits
 from outlast.errors import DefinitionError, StepFailed, ValueUnreadable, WorkflowIOError
 from outlast.model.journal import Kind, Phase, Record
@@ -52,16 +53,25 @@ _MOST_REFUSALS: Final = 100
 class AskedStep:
     """A step that the code waits for."""
 
-    __slots__ = ("_journal", "_shape", "_slot", "future", "name")
+    __slots__ = ("_journal", "_shape", "_slot", "delivery", "future", "name")
 
     def __init__(
-        self, journal: Journal, name: str, shape: Shape[Any], slot: Slot | None, future: asyncio.Future[Any]
+        self,
+        journal: Journal,
+        name: str,
+        shape: Shape[Any],
+        slot: Slot | None,
+        future: asyncio.Future[Any],
+        *,
+        delivery: int,
     ) -> None:
         self._journal = journal
         self._shape = shape
         self._slot = slot
         self.name: str = name
         self.future: asyncio.Future[Any] = future
+        self.delivery: int = delivery
+        """The number of the delivery after which it was asked for."""
 
     def is_wanted(self) -> bool:
         """False when whoever waited was cancelled."""
@@ -124,8 +134,10 @@ class Code:
         journal.asking = self.loop.asking
         self.fatal: DefinitionError | None = None
         """The first misuse. It ends the run, whatever the code makes of the error."""
+        self.left: tuple[Unfinished, ...] = ()
+        """The tasks that had not ended when the code returned."""
         self._is_stopping = False
-        self._calls: list[Coroutine[Any, Any, Any]] = []
+        self._calls: list[CallToBeAwaited] = []
         self._most_calls = 16
         self._questions = 0
         self._refusals = 0
@@ -167,16 +179,27 @@ class Code:
     def stop(self) -> None:
         """End the code: it is cancelled, and may not ask for anything any more."""
         is_going_on = self.loop.forget_ended()
+        if is_going_on and not self._is_stopping and self._has_returned:
+            self.left = self._left_behind()
         self._is_stopping = True
         self.performing.forget_waiting()
         if is_going_on:
             wind_up(self.loop, self.main)
 
-    def forgotten_call(self) -> str | None:
-        """Name a call that the code has never awaited, if there is one: it did nothing."""
+    @property
+    def _has_returned(self) -> bool:
+        return (
+            self.main is not None and self.main.done() and not self.main.cancelled() and self.main.exception() is None
+        )
+
+    def _left_behind(self) -> tuple[Unfinished, ...]:
+        steps = {id(asked.future): asked for asked in self._journal.askers() if isinstance(asked, AskedStep)}
+        return unfinished(self.loop.tasks, steps, self._time.delivery, self.performing.standing)
+
+    def forgotten_call(self) -> CallToBeAwaited | None:
+        """Return a call that the code has never awaited, if there is one: it did nothing."""
         self._forget_begun()
-        forgotten: Any = self._calls[0] if self._calls else None
-        return None if forgotten is None else forgotten.__qualname__
+        return self._calls[0] if self._calls else None
 
     def close(self) -> None:
         """Drop the code where it stands."""
@@ -208,14 +231,14 @@ class Code:
     def refuse(self, message: str) -> NoReturn:
         raise self.note(DefinitionError(f"{message} (run {self._facts.id!r})"))
 
-    def note_call(self, call: Coroutine[Any, Any, Any]) -> None:
+    def note_call(self, call: CallToBeAwaited) -> None:
         self._calls.append(call)
         if len(self._calls) > self._most_calls:
             self._forget_begun()
             self._most_calls = max(16, 2 * len(self._calls))
 
     def _forget_begun(self) -> None:
-        self._calls = [call for call in self._calls if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        self._calls = [call for call in self._calls if call.cr_is_forgotten]
 
     def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
         if not self._may_use(request.name):
@@ -225,7 +248,9 @@ class Code:
             self._check_result(request)
         options = request.options
         slot = self.saga.reserve(request.name, options, request.shape)
-        asked = AskedStep(self._journal, request.name, request.shape, slot, self.loop.create_future())
+        asked = AskedStep(
+            self._journal, request.name, request.shape, slot, self.loop.create_future(), delivery=self._time.delivery
+        )  # fmt: skip
         self._journal.expect(request.name, asked)
         if recorded is None or recorded.final is None:
             action = Action(

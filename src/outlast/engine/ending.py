@@ -18,6 +18,7 @@ from outlast.engine.performing import Action, Outcome, Performing, step_failed
 from outlast.engine.replaying import Journal
 from outlast.engine.runtime import RunTime
 from outlast.engine.stops import STOP, decode_stop, encode_stop, final_status, gave_up_undoing, told, with_inner
+from outlast.engine.unfinished import lost_step, tell
 from outlast.errors import DefinitionError, Failure, StepFailed
 from outlast.model.failures import failure_of
 from outlast.model.journal import Kind, Phase
@@ -87,16 +88,24 @@ class Ending:
             self._fail_misused()
         elif self.stop is None and self._output is None and main is not None and main.done():
             error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
-            if error is None and (forgotten := self._code.forgotten_call()) is not None:
-                self._code.note(DefinitionError(
-                    f"The code has returned and never awaited its call of {forgotten}, which so has done nothing. Write "
-                    "`await` before it; in a plain `def` put `ctx.do(...)` around it."
-                ))  # fmt: skip
-                self._fail_misused()
-            elif error is None:
-                self._complete(main.result())
-            else:
+            if error is not None:
                 self._fail(told(error))
+            elif (misuse := self._left_undone()) is not None:
+                self._code.note(misuse)
+                self._fail_misused()
+            else:
+                tell(self._facts, self._code.left)
+                self._complete(main.result())
+
+    def _left_undone(self) -> DefinitionError | None:
+        """Return what to say of a call that the code made, and did not await before it returned."""
+        forgotten = self._code.forgotten_call()
+        if forgotten is None:
+            return lost_step(self._code.left)
+        return DefinitionError(
+            f"The code has returned and never awaited its call of {forgotten.cr_name} ({forgotten.cr_place}), which so has "
+            "done nothing. Write `await` before it; in a plain `def` put `ctx.do(...)` around it."
+        )
 
     def _complete(self, value: object) -> None:
         value = None if value is DONE else value

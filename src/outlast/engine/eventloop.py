@@ -16,6 +16,7 @@ from itertools import chain
 from types import FrameType, TracebackType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack, cast
 
+from outlast.engine.calls import CallToBeAwaited
 from outlast.model.origins import frame_of_application
 
 T = TypeVar("T")
@@ -79,6 +80,9 @@ class WorkflowTask(asyncio.Task[T]):
     """A task whose hash is its place in its run: `asyncio.wait` returns sets of tasks, and by this they are iterated in the
     same order on every replay. Held by tests/replay/test_asyncio.py."""
 
+    call: CallToBeAwaited | None = None
+    """The call of a step or verb that it was made of."""
+
     def __init__(
         self,
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
@@ -101,7 +105,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.owner: Any = host
         """The same, as authors' objects know it: a `Host`."""
         self._ready: list[asyncio.Handle] = []
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[WorkflowTask[Any]] = []
         self._most_tasks = 16
         self._next_order = first_order
         self._left: list[AsyncGenerator[Any, Any]] | None = None
@@ -110,7 +114,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     # What drives it.
 
     @property
-    def tasks(self) -> list[asyncio.Task[Any]]:
+    def tasks(self) -> list[WorkflowTask[Any]]:
         """The tasks that have not ended, in the order they were made."""
         return [task for task in self._tasks if not task.done()]
 
@@ -201,7 +205,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         time, on any thread; there a step in its `finally` would be done outside of the run. Then it waits for the end.
         """
         if running_loop() is self and not self._is_dropped:
-            self.create_task(_closing(generator))
+            named: Any = generator
+            closing: Any = _closing(generator)
+            closing.__qualname__ = f"closing of {named.__qualname__}"
+            self.create_task(closing)
         else:
             self._left = [*(self._left or ()), generator]
 
@@ -275,7 +282,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 "asyncio.as_completed was given coroutines, of which it makes tasks in another order at each replay. "
                 "Make the tasks first: `asyncio.as_completed([asyncio.create_task(call) for call in calls])`."
             )
-        task = WorkflowTask(coro, order=self._next_order, loop=self, name=name, context=context, **options)
+        call = coro if type(coro) is CallToBeAwaited else None
+        # Asyncio is faster with a coroutine of Python's own.
+        begun = coro if call is None else call.cr_coroutine
+        task = WorkflowTask(begun, order=self._next_order, loop=self, name=name, context=context, **options)
+        if call is not None:
+            task.call = call
         self._next_order += 1
         self._tasks.append(task)
         if len(self._tasks) > self._most_tasks:
@@ -411,6 +423,11 @@ def _refusal(name: str) -> Callable[..., asyncio.Future[Any]]:
 for _name in dir(asyncio.AbstractEventLoop):
     if not _name.startswith("_") and _name not in vars(WorkflowLoop):
         setattr(WorkflowLoop, _name, _refusal(_name))
+
+
+def waiting_frame(task: asyncio.Task[Any]) -> FrameType | None:
+    """Return where the application's code waits in a task; None when it is not in there."""
+    return frame_of_application(reversed([*_frames_of(task)]))
 
 
 def _frames_of(task: asyncio.Task[Any]) -> Iterator[FrameType]:

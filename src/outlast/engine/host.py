@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,7 @@ from uuid import UUID
 
 import msgspec
 
+from outlast.engine.calls import CallToBeAwaited, call_to_be_awaited
 from outlast.engine.conditions import Condition
 from outlast.engine.eventloop import WorkflowLoop, running_loop
 from outlast.model.journal import Kind
@@ -139,7 +141,7 @@ class Host(Protocol):
         """Raise a DefinitionError that ends the run, whatever the code does about it."""
         ...
 
-    def note_call(self, call: Coroutine[Any, Any, Any]) -> None:
+    def note_call(self, call: CallToBeAwaited) -> None:
         """The code has made a call that is to be awaited. A run whose code returns without that fails."""
         ...
 
@@ -151,21 +153,28 @@ def current_host() -> Host | None:
 
 
 def to_be_awaited(call: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
-    """Have a call known by this name when it is never awaited: to the run whose code made it, elsewhere to Python."""
-    coroutine: Any = call
-    coroutine.__qualname__ = name
+    """Have a call known by this name when it is never awaited: to the run whose code made it, elsewhere to Python.
+
+    It was made by the caller of whoever calls this.
+    """
     host = current_host()
-    if host is not None:
-        host.note_call(call)
-    return call
+    if host is None:
+        coroutine: Any = call
+        coroutine.__qualname__ = name
+        return call
+    caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells
+    noted = call_to_be_awaited(call, name, caller)
+    host.note_call(noted)
+    return noted
 
 
 def awaited(method: M) -> M:
     """Do so for each call of a context's method."""
     made: Any = method
+    name = f"ctx.{made.__name__}"
 
     @functools.wraps(made)
     def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  those of any method
-        return to_be_awaited(made(*args, **kwargs), f"ctx.{made.__name__}")
+        return to_be_awaited(made(*args, **kwargs), name)
 
     return cast("M", call)

@@ -31,6 +31,8 @@ from outlast.model.values import Shape
 
 INTERRUPTED: Final = Failure(type="StepInterrupted", message="the worker died while it ran")
 
+NOT_BEGUN: Final = "is not performed"
+"""How an action does that waits for its first attempt."""
 
 _order: Final = count()
 """Of retries that are due at one time the first is first. One for all runs: it would be an object of each."""
@@ -155,6 +157,14 @@ class Performing:
     def first_waiting(self) -> str | None:
         """Name the first action that is to be performed."""
         return next((f"{action.kind} {action.name!r}" for action in self._queue), None)
+
+    def standing(self, name: str) -> str:
+        """Say how a step does whose code has returned, in a clause of a sentence."""
+        if name in self._in_flight:
+            return "is in flight: that attempt ends and is recorded"
+        if any(action.name == name for _, _, action in self._retries):
+            return "is not tried again"
+        return NOT_BEGUN if any(action.name == name for action in self._queue) else "has ended"
 
     @property
     def has_retries(self) -> bool:

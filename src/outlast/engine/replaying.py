@@ -6,7 +6,7 @@ them to the code one at a time, in the order they were recorded. All others are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Final, Protocol, TypeVar
 
@@ -166,6 +166,10 @@ class Journal:
     def asker(self, name: str) -> Asker | None:
         """Return who asked for this."""
         return self._askers.get(name)
+
+    def askers(self) -> Iterator[Asker]:
+        """Give all who wait."""
+        return (asker for asker in self._askers.values() if asker is not None)
 
     def look_up(self, kind: Kind, name: str) -> Recorded | None:
         """Return what is recorded under a name that the code asks for now. Raises JournalMismatch for another kind."""

@@ -17,7 +17,8 @@ class RunTime:
         self._latest = since
         self._shown = started_at
         self._seen: int | None = None
-        self._delivery = -1
+        self.delivery: int = -1
+        """The number of the last delivery."""
 
     def now(self) -> int:
         """Return the present, not recorded. It is never before anything that the run knows to have happened."""
@@ -32,7 +33,7 @@ class RunTime:
     def begin_delivery(self) -> None:
         """Until the code comes to rest again, time stands still for it."""
         self._seen = None
-        self._delivery += 1
+        self.delivery += 1
 
     def seen(self) -> int:
         """Return the time as the code sees it: recorded, and one and the same between two deliveries.
@@ -42,7 +43,7 @@ class RunTime:
         is the time at which that delivery was recorded.
         """
         if self._seen is None:
-            self._seen = self._shown = max(self._shown, self._reading(f"$now:{self._delivery}"))
+            self._seen = self._shown = max(self._shown, self._reading(f"$now:{self.delivery}"))
         return self._seen
 
     def _reading(self, name: str) -> int:

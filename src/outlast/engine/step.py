@@ -176,6 +176,7 @@ class DeclaredStep(Generic[P, R]):
         self._bound = bound
         self.name = name
         """The name of the step's entry in the journal."""
+        self._label = f"step {name}"
         self.__doc__ = definition.function.__doc__
 
     if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class DeclaredStep(Generic[P, R]):
 
         def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401  see above
             """Perform the step, as declared above."""
-            return to_be_awaited(self._performed(args, kwargs), f"step {self.name}")
+            return to_be_awaited(self._performed(args, kwargs), self._label)
 
     def named(self, name: str) -> Self:
         """Return this step under another name, to call it more than once in a run."""
