@@ -71,7 +71,8 @@ class ChildProcess(Heard):
     """A Python process whose output is read as it comes. What it says is in `output`, stderr included."""
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> None:
-        paths = os.pathsep.join([str(ROOT), str(TESTS)])
+        # The code of this very checkout, whichever one is installed.
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(TESTS)])
         self._process = subprocess.Popen(
             [sys.executable, "-u", *arguments],
             cwd=cwd,
