@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from django.db import connection
 
 from outlast import Outlast
 from outlast.integrations.django import app
+from outlast.integrations.django.management.commands import outlast_worker
+from outlast.integrations.django.tables import table_name
 from support.fix_django import Site, connected_to, entry_of
 
 pytestmark = [pytest.mark.usefixtures("django_site"), pytest.mark.every_database]
@@ -128,6 +131,47 @@ def test_status_says_what_is_missing_and_what_to_do() -> None:
         told("outlast_status")
 
     assert behind.value.returncode == 3
+
+
+def test_what_goes_wrong_ends_a_command_with_its_words_alone() -> None:
+    told("migrate", "outlast", verbosity=0)
+    with connection.cursor() as cursor:
+        cursor.execute(f"drop table {table_name('migrations')}")
+
+    with pytest.raises(CommandError, match=r"^SchemaConflict: There are tables .*Outlast\(schema=") as told_of:
+        told("outlast_migrate")
+
+    assert told_of.value.returncode == 1
+
+
+def test_a_worker_without_its_tables_says_what_to_do() -> None:
+    out = StringIO()
+
+    with pytest.raises(CommandError, match=r"^SchemaBehind: .*outlast migrate") as told_of:
+        call_command("outlast_worker", stdout=out)
+
+    assert told_of.value.returncode == 1
+    assert "unapplied migration" in out.getvalue()
+
+
+def test_a_worker_ends_with_the_exit_code_of_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+
+    async def hurried(given: object, announce: Callable[[str], object]) -> int:
+        assert given is app
+        announce("Handing back at once.")
+        return 1
+
+    monkeypatch.setattr(outlast_worker, "work", hurried)
+    with pytest.raises(SystemExit) as ended:
+        call_command("outlast_worker", stdout=out)
+
+    assert ended.value.code == 1
+    assert out.getvalue().endswith("Handing back at once.\n")
+
+
+def test_a_plan_of_migrations_says_what_is_made() -> None:
+    assert "Bring the tables of outlast to version 1" in told("migrate", "outlast", plan=True)
 
 
 def test_the_statements_of_a_migration_can_be_printed_and_executed_by_hand(django_site: Site) -> None:

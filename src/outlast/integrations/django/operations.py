@@ -70,10 +70,6 @@ class BringTables(Operation):
     def describe(self) -> str:
         return f"Bring the tables of outlast to version {self.version}"
 
-    @property
-    def migration_name_fragment(self) -> str:
-        return f"version_{self.version}"
-
 
 def _basis_here(app_label: str, connection: Any) -> Basis | None:  # noqa: ANN401 - a DatabaseWrapper of Django's
     """Return what is to be made on this connection; None on those of other aliases."""
