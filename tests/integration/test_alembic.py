@@ -106,19 +106,21 @@ _CATALOG["mariadb"] = _CATALOG["mysql"]
 def test_a_revision_makes_the_tables_that_outlast_makes(urls: tuple[str, str], tmp_path: Path) -> None:
     by_alembic, by_outlast = urls
     project = Project(tmp_path, by_alembic, generating)
-    project.autogenerate()
+    revision = project.autogenerate()
     project.upgrade()
     migrate(by_outlast)
 
     made = outlast_tables(by_alembic)
 
+    assert "create_table('orders'" in revision, "the application's own table beside them"
     assert made
     assert made == outlast_tables(by_outlast)
 
 
 async def test_outlast_runs_on_tables_that_alembic_made(urls: tuple[str, str], tmp_path: Path) -> None:
+    """Also where the application has none to make with them."""
     url, _ = urls
-    project = Project(tmp_path, url, generating)
+    project = Project(tmp_path, url, lambda connection: with_tables(MetaData(), connection))
     project.autogenerate()
     project.upgrade()
 
@@ -220,6 +222,48 @@ def test_a_filter_of_the_applications_is_asked_too(urls: tuple[str, str], tmp_pa
     for number, arguments in enumerate([generating, leaving_alone]):
         (tmp_path / str(number)).mkdir()
         assert "legacy" not in Project(tmp_path / str(number), url, arguments).autogenerate()
+
+
+IN_OURS, IN_THEIRS, IN_NONE = ({"schema_name": schema} for schema in ("outlast", "theirs", None))
+
+
+@pytest.mark.parametrize(
+    "name, kind, parents, expected",
+    [
+        ("outlast", "schema", {}, False),
+        ("theirs", "schema", {}, True),
+        ("outlast_runs", "table", IN_NONE, False),
+        ("runs", "table", IN_OURS, False),
+        ("runs", "table", IN_NONE, True),  # an application may have such a table itself
+        ("workers", "table", IN_THEIRS, True),
+        ("outlast", "table", IN_NONE, True),
+        ("outlast_runs", "column", IN_THEIRS, True),
+        ("legacy", "table", IN_THEIRS, False),
+    ],
+)
+def test_what_is_left_alone_is_outlasts_and_no_more(
+    name: str | None, kind: str, parents: dict[str, str | None], expected: bool
+) -> None:
+    included = without_tables(MetaData(), include_name=lambda name, kind, _: name != "legacy")["include_name"]
+    assert included(name, kind, parents) is expected
+
+
+@pytest.mark.parametrize("has_filter", [False, True])
+def test_of_other_schemas_than_outlasts_the_application_says_itself_which_are_looked_at(has_filter: bool) -> None:
+    def is_theirs(name: str | None, kind: str, _: Any) -> bool:
+        return name == "theirs"
+
+    with create_engine("sqlite://").connect() as connection:
+        connection.dialect.name = "postgresql"
+        arguments = with_tables(MetaData(), connection, include_name=is_theirs if has_filter else None)
+        connection.engine.dispose()
+    included = arguments["include_name"]
+
+    schemas = [name for name in (None, "outlast", "theirs") if included(name, "schema", {})]
+    assert schemas == (["outlast", "theirs"] if has_filter else [None, "outlast"])
+    assert included("runs", "table", IN_OURS), "the filter is not asked of what is outlast's"
+    assert included("theirs", "table", IN_NONE)
+    assert included("orders", "table", IN_NONE) is not has_filter
 
 
 def test_another_installation_is_another_one(urls: tuple[str, str], tmp_path: Path) -> None:
