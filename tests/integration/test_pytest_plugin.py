@@ -155,6 +155,41 @@ def test_the_app_takes_options_such_as_transactions_that_are_awaited(pytester: p
     passes(pytester, *LOOP_SCOPE, passed=1)
 
 
+def test_the_app_has_no_worker_and_is_closed_after_its_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+        from outlast import AppClosed
+        from reminders import reminder
+
+        apps = []
+
+        @pytest.mark.outlast(workflows=[reminder])
+        def test_of_an_app(outlast_app):
+            async def main():
+                async with outlast_app:
+                    run = await outlast_app.start(reminder, "ada")
+                    return (await outlast_app.get(run.id)).status
+            apps.append(outlast_app)
+            assert outlast_app.blocking.list().runs == ()
+            assert asyncio.run(main()) == "pending"
+
+        @pytest.mark.outlast(workflows=[reminder])
+        def test_of_another_app(outlast_app):
+            apps.append(outlast_app)
+            assert outlast_app.blocking.list().runs == ()
+
+        def test_after_both():
+            for app in apps:
+                with pytest.raises(AppClosed):
+                    app.blocking.list()
+        """
+    )
+
+    passes(pytester, "-p", "no:asyncio", "-p", "no:anyio", passed=3)
+
+
 def test_the_nearest_marker_counts(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -185,13 +220,20 @@ def test_a_marker_that_is_used_in_another_way_says_how_it_is_meant(pytester: pyt
 
         @pytest.mark.outlast("reminder")
         def test_one(outlast_app): ...
+
+        @pytest.mark.outlast("reminder", workflows=[])
+        def test_two(outlast_app): ...
+
+        @pytest.mark.outlast(workflow=[])
+        def test_three(outlast_app): ...
         """
     )
 
     result = pytester.runpytest_subprocess(*ALONE, "-p", "no:asyncio", "-p", "no:anyio")
 
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*takes one argument by its name: pytest.mark.outlast(workflows=[[]...])*"])
+    result.assert_outcomes(errors=3)
+    said = "E * takes one argument by its name: pytest.mark.outlast(workflows=[[]...])."
+    result.stdout.fnmatch_lines([said] * 3)
 
 
 def test_draining_inside_of_a_loop_says_what_to_do(pytester: pytest.Pytester) -> None:
