@@ -153,7 +153,9 @@ class TransactionalSteps:
 class _TransactionAttempt(ThreadAttempt):
     """An attempt in a transaction: on the loop when that is awaited, else on a thread."""
 
-    __slots__ = ("_answer", "_ask", "_awaits", "_error", "_granted", "_is_aborted", "_pause", "_room", "_tries")
+    __slots__ = (
+        "_answer", "_ask", "_awaits", "_error", "_granted", "_is_aborted", "_is_entering", "_pause", "_room", "_tries",
+    )  # fmt: skip
 
     def __init__(
         self, room: TransactionalSteps, run_id: RunId, call: StepCall, report: Report, ask: Ask, *, awaits: bool
@@ -168,6 +170,7 @@ class _TransactionAttempt(ThreadAttempt):
         self._tries = Tries(call.timeout)
         self._pause: asyncio.TimerHandle | None = None
         self._is_aborted = False
+        self._is_entering = False
 
     def enter(self) -> None:
         """Begin: no other has the database."""
@@ -191,7 +194,11 @@ class _TransactionAttempt(ThreadAttempt):
         manager = begin()
         if not hasattr(manager, "__aenter__"):
             raise self._unfit(manager, "`async with`")
+        self._is_entering = True
         async with manager as tx:
+            self._is_entering = False
+            if not self.is_heard:
+                raise _Withdrawn
             await database.mark(tx)
             value = self.call.invoke(tx)
             if inspect.isawaitable(value):
@@ -354,6 +361,9 @@ class _TransactionAttempt(ThreadAttempt):
     def _interrupt(self, ending: Ending) -> bool:
         if self._granted is not None:
             return False  # Only the database can tell any more.
+        if self._is_entering and self._is_cut and self._report is not None:
+            # asyncpg complains on stderr, when it is collected, of each connection that is cut short while it is made.
+            return True
         if self._answer is not None:
             self.refuse(_Withdrawn())
         if self._withdraw():
