@@ -371,16 +371,22 @@ class SchemaBehind(OutlastError):
     """The tables of outlast are older than this code. They must be migrated first."""
 
     def __init__(self, schema: str, found: int, needed: int) -> None:
-        # MySQL and MariaDB show a role the tables alone on which it has a right.
-        stand = f"at version {found}" if found else "not there, or none that this role has a right to"
-        super().__init__(
-            f"The tables of outlast in {schema!r} are {stand}; this code needs version {needed}. "
-            "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` "
-            "in code that does not await). An app that opens does it by itself, except in production or with migrate=False."
-        )
+        super().__init__()
         self.schema = schema
         self.found = found
         self.needed = needed
+        self.advise(
+            "Run `outlast migrate module:app` in your deploy step, or call `await app.migrate()` (`app.blocking.migrate()` "
+            "in code that does not await). An app that opens does it by itself, except in production or with migrate=False."
+        )
+
+    def advise(self, remedy: str) -> None:
+        """Have the message say this of what to do, where a framework has its own way."""
+        # MySQL and MariaDB show a role the tables alone on which it has a right.
+        stand = f"at version {self.found}" if self.found else "not there, or none that this role has a right to"
+        self.args = (
+            f"The tables of outlast in {self.schema!r} are {stand}; this code needs version {self.needed}. {remedy}",
+        )
 
 
 class SchemaConflict(OutlastError):

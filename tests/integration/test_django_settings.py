@@ -221,11 +221,11 @@ def test_a_character_set_without_emoji_is_told() -> None:
     import django
 
     with connected_to({"default": MYSQL | {"OPTIONS": {"charset": "utf8"}}}):
-        assert "utf8mb4" in told()["outlast.W004"]
+        assert "utf8mb4" in told()["outlast.E007"]
     with connected_to({"default": MYSQL | {"OPTIONS": {"charset": "utf8mb4"}}}):
         assert told() == {}
     with connected_to({"default": MYSQL}):
-        assert ("outlast.W004" in told()) == (django.VERSION < (5, 2))
+        assert ("outlast.E007" in told()) == (django.VERSION < (5, 2))
 
 
 @pytest.mark.parametrize("django_site", ["sqlite"], indirect=True)

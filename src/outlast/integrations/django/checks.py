@@ -74,11 +74,11 @@ def _of_database(alias: str) -> Sequence[CheckMessage]:
         found.append(_lacking("asyncmy, which is", "mysql"))
     if vendor == "mysql" and options.get("charset", _charset()) != "utf8mb4":
         found.append(
-            Warning(
-                f"DATABASES[{alias!r}] speaks to its server in a character set that has no place for every character: a "
-                "start or a signal that holds an emoji is refused.",
+            Error(
+                f"DATABASES[{alias!r}] speaks to its server in a character set that has no place for every character, and "
+                "outlast refuses such connections.",
                 hint='Set "OPTIONS": {"charset": "utf8mb4"}.',
-                id="outlast.W004",
+                id="outlast.E007",
             )
         )
     if vendor == "postgresql" and _isolation(options) not in (None, 2):

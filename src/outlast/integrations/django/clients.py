@@ -72,7 +72,7 @@ def _advised() -> Generator[None, None, None]:
     try:
         yield
     except SchemaBehind as behind:
-        behind.add_note("In this project: `python manage.py migrate`, or `python manage.py outlast_migrate`.")
+        behind.advise("Run `python manage.py migrate`, or `python manage.py outlast_migrate`, in your deploy step.")
         raise
 
 
