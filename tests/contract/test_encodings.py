@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from outlast import Context, DatabaseUnavailable, NotATransaction, Outlast, workflow
+from outlast import Context, DatabaseUnavailable, NotATransaction, Outlast, RunFailed, transactional_step, workflow
 from outlast.stores.databases.opening import open_database
 from tools.postgres import PrivatePostgres
 
@@ -168,6 +168,26 @@ async def test_a_transaction_on_a_connection_that_does_not_speak_utf8_is_refused
         await awaiting.close()
 
         assert (await app.list()).runs == ()
+
+
+async def test_a_transactional_step_whose_connection_cannot_send_its_result_says_so(postgres_url: str) -> None:
+    """It said that the connection was not on the app's database."""
+
+    @transactional_step(retry=False)
+    def note(connection: object, text: str) -> str:
+        return text
+
+    @workflow("noting")
+    async def noting(ctx: Context, text: str) -> str:
+        return await note(text)
+
+    async with OPENED["an engine over psycopg"](postgres_url, "LATIN1") as engine:
+        app = Outlast(postgres_url, workflows=[noting], worker=False, transactions=engine)
+        async with app:
+            run = await app.start(noting, AWKWARD)
+            await app.drain()
+            with pytest.raises(RunFailed, match=r"cannot send every text .* \?client_encoding=utf8"):
+                await run.result(timeout="0s")
 
 
 async def test_tables_are_not_looked_for_on_a_connection_that_misreads_their_names(postgres_url: str) -> None:

@@ -109,6 +109,12 @@ def _unfit(error: Exception, basis: Basis) -> Exception:
             f"Your pool gave no connection in time ({error}). Every transactional step that runs has one: give the pool at "
             "least as many as steps run at once, WorkerOptions(concurrency=...), and some for whoever else uses it."
         )
+    if isinstance(error, UnicodeEncodeError):
+        return NotATransaction(
+            f"What transactions= gave has a connection that cannot send every text ({error}), so the step's result was not "
+            "recorded. outlast needs UTF-8: ?client_encoding=utf8 in the URL of an engine over psycopg, ?charset=utf8mb4 "
+            "in that of one on MySQL."
+        )
     return NotATransaction(
         f"What transactions= gave cannot be used for outlast's tables ({type(error).__name__}: {error}). It has to be a "
         "transaction on the database in which they are."
