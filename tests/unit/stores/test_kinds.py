@@ -8,18 +8,22 @@ import sqlite3
 from contextlib import closing, nullcontext
 from typing import Any
 
+import aiomysql  # type: ignore[import-untyped]  # it has no types
+import asyncmy
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from outlast import NotATransaction
-from outlast.stores.databases.kinds.kind import BlockingTransaction, told
+from outlast.stores.databases.kinds.kind import AwaitingTransaction, BlockingTransaction, told
 from outlast.stores.databases.kinds.registry import KINDS, after_commit, is_open, recognise
 from outlast.stores.dialects.base import Dialect
+from outlast.stores.dialects.mysql import MySQL
 from outlast.stores.dialects.sqlite import SQLite
+from support.probing import connect_mysql
 
 ROOTS = [(module, name, hint) for kind in KINDS for (module, name), hint in kind.roots.items()]
 
@@ -128,6 +132,48 @@ async def test_connections_of_drivers_tell_whether_their_transaction_is_open(pos
         await awaiting.execute("select 1")
         assert is_open(awaiting)
     assert not is_open(awaiting)
+
+
+def test_a_connection_of_pymysql_is_joined_where_somebody_begins(mysql_url: str) -> None:
+    connection = connect_mysql(mysql_url, autocommit=True)
+    with pytest.raises(NotATransaction, match=r"without an open transaction.*: `connection\.begin\(\)`"):
+        recognise(connection, MySQL())
+    assert not is_open(connection)
+
+    connection.begin()
+    assert isinstance(recognise(connection, MySQL()), BlockingTransaction)
+    assert is_open(connection)
+    connection.commit()
+    assert not is_open(connection)
+
+    connection.autocommit(False)
+    assert isinstance(recognise(connection, MySQL()), BlockingTransaction), "the server begins it"
+    connection.begin()
+    connection.close()
+    assert not is_open(connection)
+
+
+@pytest.mark.parametrize("driver", [asyncmy, aiomysql], ids=["asyncmy", "aiomysql"])
+async def test_an_awaiting_connection_to_mysql_is_joined_where_somebody_begins(mysql_url: str, driver: Any) -> None:
+    url = make_url(mysql_url)
+    connection = await driver.connect(
+        host=url.host, port=url.port, user=url.username, password=url.password or "", db=url.database, autocommit=True
+    )
+    with pytest.raises(NotATransaction, match=r"without an open transaction.*await connection\.begin\(\)"):
+        recognise(connection, MySQL())
+    assert not is_open(connection)
+
+    await connection.begin()
+    assert isinstance(recognise(connection, MySQL()), AwaitingTransaction)
+    assert is_open(connection)
+    await connection.commit()
+    assert not is_open(connection)
+
+    await connection.autocommit(False)
+    assert isinstance(recognise(connection, MySQL()), AwaitingTransaction), "the server begins it"
+    await connection.begin()
+    connection.close()
+    assert not is_open(connection)
 
 
 async def test_an_awaiting_connection_tells_the_same() -> None:
