@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -58,6 +59,62 @@ def test_the_list_shows_runs_newest_first_and_finds_them(client: Client) -> None
     assert "order-a" in found
     assert "waiting" not in found
     assert "order-a" not in pending
+
+
+def test_the_list_says_of_each_run_what_there_is_to_search_and_filter_by(client: Client) -> None:
+    from support.django_orders.workflows import fulfil, wait
+
+    app.blocking.start(fulfil, "a", id="order-a")
+    app.blocking.start(wait, id="waiting")
+
+    page = client.get("/admin/outlast/run/").content.decode()
+    columns = list(dict.fromkeys(re.findall(r'<th scope="col" class="[^"]*\bcolumn-(\w+)', page)))
+
+    assert columns == ["id", "workflow", "version", "status", "created_at", "updated_at", "due_at"]
+    assert "The beginning of an id, or the name of a workflow" in page
+    assert "status__exact=completed" in page
+    with CaptureQueriesContext(connections["default"]) as asked:
+        assert listed(client, q="order-") == ["order-a"]
+    counts = [query for query in asked.captured_queries if "COUNT(" in query["sql"]]
+    assert len(counts) == 1, "what is found is counted, all runs are not"
+    assert listed(client, q="wait") == ["waiting"]
+    assert listed(client, q="fulfil") == ["order-a"]
+    assert listed(client, q="ulfil") == listed(client, q="rder-") == []
+
+
+def listed(client: Client, **options: str) -> list[str]:
+    """The ids that the list shows."""
+    page = client.get("/admin/outlast/run/", options).content.decode()
+    return re.findall(r'href="/admin/outlast/run/([\w-]+)/change/', page)
+
+
+def test_who_may_look_needs_one_permission_which_is_all_there_is(client: Client) -> None:
+    from django.contrib.auth.models import Permission, User
+
+    bob = User.objects.create_user("bob", is_staff=True)
+    (may_view,) = Permission.objects.filter(content_type__app_label="outlast")
+    looking = Client()
+
+    looking.force_login(bob)
+    assert looking.get("/admin/outlast/run/").status_code == 403
+    bob.user_permissions.add(may_view)
+    assert looking.get("/admin/outlast/run/").status_code == 200
+    assert may_view.codename == "view_run"
+
+
+def test_runs_can_be_asked_for_by_their_times(client: Client) -> None:
+    """Such as by a report of the project's own."""
+    from outlast.integrations.django.models import Run
+    from support.django_orders.workflows import wait
+
+    app.blocking.start(wait, id="waiting")
+    run = app.blocking.get("waiting")
+    assert run is not None
+
+    (row,) = Run.objects.filter(created_at=run.created_at, finished_at=None)
+    assert (row.created_at, row.finished_at) == (run.created_at, None)
+    assert not Run.objects.filter(created_at__lt=run.created_at).exists()
+    assert Run.objects.filter(created_at__lt=run.created_at + timedelta(microseconds=1)).exists()
 
 
 @pytest.mark.every_database("mariadb")
