@@ -384,7 +384,7 @@ class SchemaBehind(OutlastError):
         """Have the message say this of what to do, where a framework has its own way."""
         # MySQL and MariaDB show a role the tables alone on which it has a right.
         stand = f"at version {self.found}" if self.found else "not there, or none that this role has a right to"
-        self.args = (
+        self.args: tuple[Any, ...] = (
             f"The tables of outlast in {self.schema!r} are {stand}; this code needs version {self.needed}. {remedy}",
         )
 
