@@ -92,6 +92,8 @@ async def ending(
                 untaken.look(run_id, outcome, loop.time() - begun)
             now = loop.time()
             if limit is not None and timeout is not None and now >= limit:
+                if outcome is None:
+                    await asyncio.sleep(0)  # Who asks again and again must not keep the worker from going on.
                 raise _timed_out(run_id, timeout, outcome)
             if not waiters.is_closed:
                 await waiters.pause(told, _until_next_look(now, pause, limit))

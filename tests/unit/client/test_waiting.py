@@ -126,6 +126,19 @@ async def test_a_run_that_has_ended_answers_at_once() -> None:
     assert await handle.result(timeout="0s") == 1
 
 
+async def test_who_asks_again_and_again_lets_the_worker_go_on() -> None:
+    """A loop around a `result` that does not wait stood still for ever, and all else in its process with it."""
+    world = World(FakeWorker())
+    handle = await world.client.start(count)
+    world.worker.held = {handle.id}
+    asyncio.get_running_loop().call_soon(world.worker.held.clear)
+
+    with pytest.raises(ResultTimeout):
+        await handle.result(timeout="0s")
+
+    assert not world.worker.held
+
+
 async def test_an_end_recorded_elsewhere_is_found_by_looking() -> None:
     world = World()
     handle = await world.client.start(count)
