@@ -1,6 +1,7 @@
 # Every command a developer needs. All of them make their own environment in .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup check pyright surface mypy ruff floors house format unit test lowest newest demo shop bench constraints clean
+.PHONY: help setup check pyright surface mypy ruff floors house format unit test lowest newest elsewhere demo shop bench \
+	constraints clean
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -72,6 +73,9 @@ newest: $(READY)  ## the quick tests and those of Django on another Python: make
 	@$(PY) tools/postgres.py ensure
 	@python=$$(sh tools/newest.sh "$(PYTHON)") && set -x && \
 	"$$python" -m pytest -q -n 4 --dist worksteal $(TWO_DATABASES) $(QUICK) $(DJANGO) $(ARGS)
+
+elsewhere:  ## all tests on the Python and the servers of another Debian, as root: make elsewhere RELEASE=sid
+	@sh tools/elsewhere.sh "$(RELEASE)"
 
 demo: $(READY)  ## the shop example, killed in the middle of an order and started again; DB=postgresql, mysql or mariadb
 	@$(if $(filter postgresql,$(DB)),$(PY) tools/postgres.py run -- )$(if $(filter mysql mariadb,$(DB)),$(PY) -m tools.$(DB) run -- )$(PY) -m examples.shop.demo $(DB:%=--database %)

@@ -12,13 +12,10 @@ of their own and run from there by their own loader and libraries: nothing is in
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +23,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 
+from tools.debian import archive, unpack
 from tools.private_server import Account, PrivateServer, ServerFailed, ServerMissing, be_command, server_account
 
 OLDEST = (8, 4)
@@ -223,62 +221,12 @@ def ensure() -> int:
     with contextlib.suppress(ServerMissing):
         find_program()
         return 0
-    archive = _archive() if shutil.which("apt-get") and shutil.which("dpkg-deb") else None
-    if archive is None or "OUTLAST_MYSQL_BIN" in os.environ:
+    source = archive()
+    if source is None or "OUTLAST_MYSQL_BIN" in os.environ:
         raise ServerMissing(HOW_TO_INSTALL)
-    root = unpacked_at()
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (root / "complete").exists():
-            print(f"mysql: unpacking Debian's packages into {root}", file=sys.stderr)
-            _unpack(root, archive)
+    unpack("sid", "mysql-server-core", unpacked_at(), source=source)
     find_program()
     return 0
-
-
-def _archive() -> str | None:
-    """The Debian archive that this machine's own sources name."""
-    lines: list[str] = []
-    for place in (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")):
-        with contextlib.suppress(OSError):
-            lines += place.read_text().splitlines()
-    for line in lines:
-        if line.startswith(("deb ", "URIs:")):
-            found = re.search(r"(https?|file)://\S*/debian/?(?=\s|$)", line)
-            if found:
-                return found[0]
-    return None
-
-
-def _unpack(root: Path, archive: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="outlast-apt-") as folder:
-        apt = Path(folder)
-        for part in ("lists/partial", "archives/partial", "parts"):
-            (apt / part).mkdir(parents=True)
-        (apt / "status").touch()
-        (apt / "parts" / "sid.sources").write_text(
-            f"Types: deb\nURIs: {archive}\nSuites: sid\nComponents: main\nTrusted: yes\n"
-        )
-        options = {
-            "Dir::Etc::sourcelist": "/dev/null",
-            "Dir::Etc::sourceparts": apt / "parts",
-            "Dir::State": apt,
-            "Dir::State::status": apt / "status",
-            "Dir::State::lists": apt / "lists",
-            "Dir::Cache": apt,
-            "Dir::Cache::archives": apt / "archives",
-            "APT::Install-Recommends": "false",
-            "APT::Sandbox::User": "root",
-            # No lock of the machine's own package system is asked for.
-            "Debug::NoLocking": "true",
-        }
-        apt_get = ["apt-get", "-qq", *(part for name, value in options.items() for part in ("-o", f"{name}={value}"))]
-        for command in ([*apt_get, "update"], [*apt_get, "-y", "-d", "install", "mysql-server-core"]):
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-        for package in sorted((apt / "archives").glob("*.deb")):
-            subprocess.run(["dpkg-deb", "-x", str(package), str(root)], check=True)
-    (root / "complete").touch()
 
 
 if __name__ == "__main__":
