@@ -84,7 +84,7 @@ class RetiresWithALapse(SqlStore):
     def retire(self, lease: Lease) -> Op[int]:
         yield from super().retire(lease)
         yield from super().register(lease.worker, lease_us=-1, host="")
-        return (yield from super().reap())
+        return (yield from super().reap()).runs
 
 
 class KeepsLapses(SqlStore):

@@ -276,6 +276,7 @@ async def test_a_local_start_begins_right_after_it_is_durable() -> None:
     flush.answer.set_result(flushed(started=["s1"]))
 
     started = await outcome
+    assert started is not None
     assert (started.created, started.status) == (True, Status.RUNNING)
     await passes()
     attempts: Any = office.place.steps
@@ -287,6 +288,7 @@ async def test_a_start_of_an_id_that_is_taken_returns_what_is_there() -> None:
     run = new_run("s1")
     office = Office(FakeDatabase(flush=flushed(), start=(existing(run),)))
     outcome = await office.tenure.start(run)
+    assert outcome is not None
     assert not outcome.created
     assert office.tenure.is_idle
     assert office.heard("made") == []
@@ -296,6 +298,7 @@ async def test_a_start_that_lost_its_lease_is_left_to_the_store() -> None:
     run = new_run("s1")
     office = Office(FakeDatabase(flush=LeaseLost("taken over"), start=(existing(run, created=True),)))
     outcome = await office.tenure.start(run)
+    assert outcome is not None
     assert outcome.created
     assert ("look",) in office.heard("look")
 
@@ -364,7 +367,9 @@ async def test_nothing_begins_any_more_when_the_worker_stops() -> None:
     flush.answer.set_result(flushed(started=["s1"]))
     await passes()
 
-    assert (await outcome).created
+    started = await outcome
+    assert started is not None
+    assert started.created
     assert office.heard("made") == []
     assert office.tenure.is_idle
     assert not office.tenure.can_start(new_run("s2"))

@@ -281,7 +281,9 @@ async def test_a_local_start_is_taken_at_once(world: World) -> None:
         offered = worker.offer(new_run("s1"))
         ended = worker.watch(RunId("s1"))
         assert offered is not None
-        assert (await offered).created
+        created = await offered
+        assert created is not None
+        assert created.created
         assert (await ended).status is Status.COMPLETED
 
 

@@ -29,11 +29,17 @@ T = TypeVar("T")
 # owned runs. And `(x in (select ...)) is true` is looked up in a small hash, where a bare `in` would become a join of every
 # row with every other. Held by tests/plans.
 _FENCE: Final = """
-with fence as materialized (
-  select {now} as now{limit} from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
+with {fence} as materialized (
+  select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
   for key share
-)
+){limited}
 """
+
+# A start may meet the run of a transaction that has not ended, and the batch holds what others wait for. Whoever ends the
+# lease is waited for all the same, since only he knows what becomes of it.
+_LIMITED: Final = f""", fence as materialized (
+  select now{AT_ONCE} from held
+)"""
 
 _STARTED: Final = """
 started as (
@@ -200,8 +206,8 @@ class FlushByArrays:
         if found is None:
             found = self._statements[parts] = self._basis.worded(
                 _joined(parts),
-                # A start may meet the run of a transaction that has not ended, and the batch holds what others wait for.
-                limit=AT_ONCE if parts.starts else "",
+                fence="held" if parts.starts else "fence",
+                limited=_LIMITED if parts.starts else "",
                 parks=_PARKS,
                 wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
                 late_ids=str(LATE_IDS),
