@@ -278,11 +278,9 @@ async def test_a_local_start_is_taken_at_once(world: World) -> None:
     world.scripts["s1"] = ScriptedExecution(progress(DONE))
     world.database.answers["flush"] = lambda _, batch: flushed(started=[run.id for run in batch.starts])
     async with started(world.worker()) as worker:
-        offered = worker.offer(new_run("s1"))
+        assert (offered := worker.offer(new_run("s1"))) is not None
         ended = worker.watch(RunId("s1"))
-        assert offered is not None
-        created = await offered
-        assert created is not None
+        assert (created := await offered) is not None
         assert created.created
         assert (await ended).status is Status.COMPLETED
 
