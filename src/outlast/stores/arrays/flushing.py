@@ -32,14 +32,16 @@ _FENCE: Final = """
 with {fence} as materialized (
   select {now} as now from {workers} where id = cast(:worker as text) and epoch = cast(:lease_epoch as integer)
   for key share
-){limited}
+)
 """
 
 # A start may meet the run of a transaction that has not ended, and the batch holds what others wait for. Whoever ends the
 # lease is waited for all the same, since only he knows what becomes of it.
-_LIMITED: Final = f""", fence as materialized (
-  select now{AT_ONCE} from held
-)"""
+_LIMITED: Final = """
+fence as materialized (
+  select now{limit} from held
+)
+"""
 
 _STARTED: Final = """
 started as (
@@ -207,7 +209,7 @@ class FlushByArrays:
             found = self._statements[parts] = self._basis.worded(
                 _joined(parts),
                 fence="held" if parts.starts else "fence",
-                limited=_LIMITED if parts.starts else "",
+                limit=AT_ONCE,
                 parks=_PARKS,
                 wakes=_WAKES_OR_AWAITED if parts.waits else _WAKES,
                 late_ids=str(LATE_IDS),
@@ -224,6 +226,7 @@ def _joined(parts: _Parts) -> str:
     """Put the parts together. One that names another's rows comes after it."""
     held = (
         (True, _FENCE),
+        (parts.starts, _LIMITED),
         (parts.starts, _STARTED),
         (parts.waits, _AWAITED),
         (parts.writes, _WRITTEN),
