@@ -86,7 +86,7 @@ async def test_a_refusal_of_what_was_committed_all_the_same_is_no_other_try(is_b
 @both
 async def test_the_timeout_is_for_all_tries_together(is_blocking: bool) -> None:
     with bench(is_blocking=is_blocking) as b:
-        await b.begin(b.call(meets_others(b, 1_000_000), timeout=timedelta(milliseconds=50)))
+        await b.begin(b.call(meets_others(b, 1_000_000), timeout=timedelta(milliseconds=500)))
 
         ending = await b.reports.get()
         assert isinstance(ending, Raised)
