@@ -381,3 +381,23 @@ def test_calls_are_let_go_of_with_their_run() -> None:
     assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
     with pytest.raises(DefinitionError):
         call.id  # noqa: B018  it is refused
+
+
+def test_a_run_that_fails_tells_of_calls_that_were_never_awaited_too() -> None:
+    """What is made with such a call may fail in words that do not speak of it."""
+
+    @workflow("joining")
+    async def joining(ctx: Context) -> str:
+        charged: Any = charge(5)  # forgotten
+        parts = [charged]
+        return ",".join(parts)
+
+    end = Rehearsal(joining).end()
+
+    assert isinstance(end, Finished)
+    assert end.failure is not None
+    assert end.failure.type == "TypeError"
+    (also,) = end.failure.inner
+    assert also.type == "outlast.errors.DefinitionError"
+    place = f"{Path(__file__)}:{_line_of('charged: Any = charge(5)  # forgotten')}"
+    assert also.message.startswith(f"The code also never awaited its call of step charge ({place})")

@@ -81,6 +81,21 @@ def test_an_await_before_a_condition_says_how_to_wait_for_it(call: Callable[[Any
     assert "`await ctx.wait_for(name, ...)`, or `await ctx.first(name, ...)`" in failure.message
 
 
+def test_a_condition_asked_whether_it_is_true_says_what_to_ask() -> None:
+    """Any was true, so that `if approved:` paid out what nobody had approved."""
+
+    async def code(ctx: Any) -> object:
+        approved, late = ctx.signal(paid), ctx.timer("0s")
+        await ctx.first("decision", approved, late)
+        return "paid out" if approved else "not"
+
+    failure = failed(code)
+
+    assert failure.type == "outlast.errors.DefinitionError"
+    assert "Whether the signal 'paid' has come is not told by the condition itself" in failure.message
+    assert "ask `.won`" in failure.message
+
+
 @pytest.mark.parametrize(
     "wait, says",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -236,6 +237,31 @@ def test_every_verb_is_refused_once_the_run_is_stopped() -> None:
     assert len(refused) == 13
     assert run.log == ["go open", "$stop done"]
     assert turn.progress.custom_status is None
+
+
+@pytest.mark.parametrize("kind", [StopKind.CANCEL, StopKind.TIMEOUT])
+def test_a_step_that_stopped_code_asks_for_is_told_of_once(kind: StopKind, caplog: pytest.LogCaptureFixture) -> None:
+    """A `finally` with a step in it, as code elsewhere has it, was passed over without a word."""
+
+    @workflow("locking")
+    async def locking(ctx: Context) -> None:
+        try:
+            await ctx.wait_for("go", ctx.signal(go))
+        finally:
+            try:
+                await work.named("unlock")("x")
+            finally:
+                await work.named("tell")("x")
+
+    run = Rehearsal(locking)
+    turn = run.turn()
+    run.ask_stop(kind)
+    run.turn(kept=turn.execution)
+
+    (told,) = [record for record in caplog.records if record.name == "outlast.engine"]
+    assert told.levelno == logging.WARNING
+    assert "of workflow 'locking' has been stopped: its step 'unlock' is not performed" in told.getMessage()
+    assert "compensate=" in told.getMessage()
 
 
 def test_a_step_in_flight_finishes_and_is_recorded() -> None:

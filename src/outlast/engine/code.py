@@ -137,6 +137,8 @@ class Code:
         self.left: tuple[Unfinished, ...] = ()
         """The tasks that had not ended when the code returned."""
         self._is_stopping = False
+        self._is_cut_short = False
+        """Stopped before it returned, which is told when it asks for a step all the same."""
         self._calls: list[CallToBeAwaited] = []
         self._most_calls = 16
         self._questions = 0
@@ -179,8 +181,11 @@ class Code:
     def stop(self) -> None:
         """End the code: it is cancelled, and may not ask for anything any more."""
         is_going_on = self.loop.forget_ended()
-        if is_going_on and not self._is_stopping and self._has_returned:
-            self.left = self._left_behind()
+        if is_going_on and not self._is_stopping:
+            if self._has_returned:
+                self.left = self._left_behind()
+            else:
+                self._is_cut_short = True
         self._is_stopping = True
         self.performing.forget_waiting()
         if is_going_on:
@@ -204,6 +209,7 @@ class Code:
     def close(self) -> None:
         """Drop the code where it stands."""
         self._is_stopping = True
+        self._is_cut_short = False
         self._forget_begun()
         while self._calls:
             self._calls.pop().close()
@@ -241,6 +247,8 @@ class Code:
         self._calls = [call for call in self._calls if call.cr_is_forgotten]
 
     def ask_step(self, request: StepRequest) -> asyncio.Future[Any]:
+        if self._is_cut_short:
+            self._tell_refused(request.name)
         if not self._may_use(request.name):
             return self.stall()
         recorded = self._journal.look_up(Kind.STEP, request.name)
@@ -349,6 +357,15 @@ class Code:
             return False
         self._refusals += 1
         raise error
+
+    def _tell_refused(self, name: str) -> None:
+        """Say once that a step of code that has been stopped is not performed: as in a `finally`, where none would look."""
+        self._is_cut_short = False
+        logger.warning(
+            "The code of run %r of workflow %r has been stopped: its step %r is not performed, nor is any after it. "
+            "What must be done whatever happens belongs into the compensate= of a step.",
+            self._facts.id, self._facts.workflow, name,
+        )  # fmt: skip
 
     def _never_waits(self, what: str) -> None:
         self.note(DefinitionError(f"The code of run {self._facts.id!r} never waits: {what}"))

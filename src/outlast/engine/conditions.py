@@ -62,6 +62,12 @@ class Condition(Generic[T_co]):
     # Type checkers see that it cannot be awaited.
     __await__: ClassVar[None] = cast("None", _refuse_await)
 
+    def __bool__(self) -> NoReturn:
+        raise DefinitionError(
+            f"Whether the {self.label} has come is not told by the condition itself, which only describes what to wait for: "
+            "ask `.won` after `await ctx.first(...)`."
+        )
+
     def begin(self) -> None:
         """Forget how an earlier wait ended."""
         self._value = _NOTHING

@@ -207,6 +207,10 @@ class Context:
             return Condition(f"timer at {when}", until=to_instant(when, what="the time of a timer"))
         return Condition(f"timer of {when}", delay=to_us(when, what="the duration of a timer", allow_negative=True))
 
+    @overload
+    async def wait_for(self, name: str, condition: Condition[T]) -> T: ...
+    @overload
+    async def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None) -> T | None: ...
     @awaited
     async def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None = None) -> T | None:
         """Wait for one condition and return its value; None when the timeout, counted from the first time, has passed.

@@ -89,7 +89,7 @@ class Ending:
         elif self.stop is None and self._output is None and main is not None and main.done():
             error = asyncio.CancelledError("the code cancelled itself") if main.cancelled() else main.exception()
             if error is not None:
-                self._fail(told(error))
+                self._fail(told(error), self._forgotten("also never awaited"))
             elif (misuse := self._left_undone()) is not None:
                 self._code.note(misuse)
                 self._fail_misused()
@@ -99,12 +99,15 @@ class Ending:
 
     def _left_undone(self) -> DefinitionError | None:
         """Return what to say of a call that the code made, and did not await before it returned."""
-        forgotten = self._code.forgotten_call()
-        if forgotten is None:
-            return lost_step(self._code.left)
+        return self._forgotten("has returned and never awaited") or lost_step(self._code.left)
+
+    def _forgotten(self, how: str) -> DefinitionError | None:
+        call = self._code.forgotten_call()
+        if call is None:
+            return None
         return DefinitionError(
-            f"The code has returned and never awaited its call of {forgotten.cr_name} ({forgotten.cr_place}), which so has "
-            "done nothing. Write `await` before it; in a plain `def` put `ctx.do(...)` around it."
+            f"The code {how} its call of {call.cr_name} ({call.cr_place}), which so has done nothing. Write `await` before "
+            "it; in a plain `def` put `ctx.do(...)` around it."
         )
 
     def _complete(self, value: object) -> None:
@@ -118,8 +121,11 @@ class Ending:
         if self._code.fatal is not None and self.stop is None:
             self._fail(self._code.fatal)
 
-    def _fail(self, error: BaseException) -> None:
-        self.begin(Stop(StopKind.FAILURE, failure_of(error), self._time.now()))
+    def _fail(self, error: BaseException, why: DefinitionError | None = None) -> None:
+        failure = failure_of(error)
+        if why is not None:
+            failure = with_inner(failure, failure_of(why))
+        self.begin(Stop(StopKind.FAILURE, failure, self._time.now()))
 
     # What happens until it is over.
 

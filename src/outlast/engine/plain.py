@@ -144,6 +144,10 @@ class BlockingContext:
         """Describe a time to wait for. See `Context.timer`."""
         return self._ctx.timer(when)
 
+    @overload
+    def wait_for(self, name: str, condition: Condition[T]) -> T: ...
+    @overload
+    def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None) -> T | None: ...
     def wait_for(self, name: str, condition: Condition[T], *, timeout: Duration | None = None) -> T | None:
         """Wait for one condition and return its value; None when the timeout has passed. See `Context.wait_for`."""
         return _answer(self._ctx.wait_for(name, condition, timeout=timeout))

@@ -36,7 +36,8 @@ def is_awaited(function: Callable[..., Any]) -> bool:
 def check_callable(function: object, what: str) -> None:
     """Raise DefinitionError for what cannot be a step's function."""
     if not callable(function):
-        raise DefinitionError(f"{what} must be a function; {function!r} is a {type(function).__name__}.")
+        named = f" A name is given as name={function!r}." if isinstance(function, str) else ""
+        raise DefinitionError(f"{what} must be a function; {function!r} is a {type(function).__name__}.{named}")
     if isinstance(function, type):
         raise DefinitionError(
             f"{what} must be a function; {function.__qualname__} is a class. Pass an instance or a method."

@@ -82,10 +82,11 @@ def _check_names(chosen: Iterable[str]) -> None:
     """Refuse what is no option: passed over, it would be missed when a step is to be undone or tried again."""
     for name in chosen:
         if name not in _OPTIONS:
-            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            options = ("name", *_OPTIONS)
+            near = difflib.get_close_matches(name, options, 1)
             meant = f" Did you mean {near[0]}=?" if near else ""
             raise InvalidArgument(
-                f"A step has no option {name}=.{meant} The options are {', '.join(f'{each}=' for each in _OPTIONS)}."
+                f"A step has no option {name}=.{meant} The options are {', '.join(f'{each}=' for each in options)}."
             )
 
 

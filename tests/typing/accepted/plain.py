@@ -38,6 +38,7 @@ def fulfil(ctx: BlockingContext, order: Order) -> str:
     assert_type(ctx.step("pack", lambda s: s.run_id), str)
     assert_type(ctx.step("fetch", fetched), bytes)
     assert_type(ctx.wait_for("approval", ctx.signal(approved, key=order.id), timeout="1d"), bool | None)
+    assert_type(ctx.wait_for("at-last", ctx.signal(approved, key=order.id)), bool)
     return order.id
 
 

@@ -33,7 +33,7 @@ async def waiting(ctx: Context) -> None:
         print(yes.value.by)
     assert_type(await ctx.wait_for("yes", yes, timeout="1h"), Approval | None)
     answer = await ctx.wait_for("no", ctx.signal(reject))
-    assert_type(answer, str | None)
+    assert_type(answer, str)
     await ctx.wait_for("ping", ctx.signal(ping))
     await ctx.sleep("pause", "1h30m")
     await ctx.sleep("again", timedelta(hours=1))

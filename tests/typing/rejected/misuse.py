@@ -80,7 +80,7 @@ async def misuse(ctx: Context, order: Order) -> str:
     await ctx.sleep("pause", 5)  # refused: seconds or minutes?
     approved = ctx.signal(approve, key=7)  # refused: a key is a text
     ctx.signal("approve")  # refused: the declared signal, not its name
-    (await ctx.wait_for("wait", approved)).id  # refused: None when the time has passed
+    (await ctx.wait_for("wait", approved, timeout="1h")).id  # refused: None when the time has passed
     await ctx.first("race", approve)  # refused: a signal is no condition
     approved.value.amount  # refused: a charge has no amount
     return number

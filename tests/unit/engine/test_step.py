@@ -207,6 +207,7 @@ async def async_generator(s: StepContext) -> AsyncIterator[int]:
     [
         (5, "must be a function; 5 is a int"),
         (None, "must be a function; None is a NoneType"),
+        ("charge", "must be a function; 'charge' is a str. A name is given as name='charge'."),
         (Plain, "must be a function; Plain is a class"),
         (generator, "must return its result; generator yields"),
         (async_generator, "must return its result; async_generator yields"),
@@ -295,14 +296,15 @@ def test_options_are_checked_where_they_stand(options: dict[str, Any], error: ty
         ("compensation", " Did you mean compensate=?"),
         ("compansate_retry", " Did you mean compensate_retry=?"),
         ("time_out", " Did you mean timeout=?"),
+        ("nane", " Did you mean name=?"),
         ("queue", ""),
     ],
 )
 def test_an_option_that_there_is_not_is_refused_and_the_nearest_named(declares: Any, option: str, meant: str) -> None:
     """They were passed over: a step with `compansate=` was never undone, and nobody was told."""
     told = (
-        f"A step has no option {option}=.{meant} The options are compensate=, retry=, timeout=, compensate_retry=, "
-        "on_cancel=."
+        f"A step has no option {option}=.{meant} The options are name=, compensate=, retry=, timeout=, "
+        "compensate_retry=, on_cancel=."
     )
     with pytest.raises(InvalidArgument) as refused:
         declares(**{option: None})
