@@ -54,9 +54,13 @@ _SETTINGS: Final = ", ".join(
     )
 )
 _ON_MARIADB: Final = "/*M! , idle_transaction_timeout = 10, in_predicate_conversion_threshold = 0 */"
+_ON_LATER_MARIADB: Final = "/*M!110402 , innodb_snapshot_isolation = 0 */"
+# Else a statement waits for the rows that it looks at and does not want, which others have changed.
 _ON_MYSQL: Final = "/*!80000 , range_optimizer_max_mem_size = 0 */"
 _READ_COMMITTED: Final = "set session transaction isolation level read committed"
-OURS: Final = Session((_READ_COMMITTED, f"set session {_SETTINGS} {_ON_MARIADB} {_ON_MYSQL}"), _IDLE)
+OURS: Final = Session(
+    (_READ_COMMITTED, f"set session {_SETTINGS} {_ON_MARIADB} {_ON_LATER_MARIADB} {_ON_MYSQL}"), _IDLE
+)
 _CLEAN: Final = (
     # Said after each use, so all at once. READ COMMITTED as on PostgreSQL, and in no other transaction's way for what it
     # has only looked at. What a process that is paused inside a step has locked, another that has taken its run over
@@ -68,13 +72,8 @@ _CLEAN: Final = (
 GIVEN: Final = Session((_CLEAN,), 60)
 """Connections that the application writes on: its statements are not ours."""
 
-LIMITS: Final = Limits(
-    begin=Statement(
-        text("set @outlast_waits = @@session.innodb_lock_wait_timeout, @@session.innodb_lock_wait_timeout = 1"),
-    ),
-    end=Statement(text("set @@session.innodb_lock_wait_timeout = @outlast_waits")),
-)
-"""The same limit on connections of the application's, for one transaction."""
+LIMITS: Final = Limits(begin=Statement(text(mysql_pool.LIMIT)), end=Statement(text(mysql_pool.NO_LIMIT)))
+"""The same limits on connections of the application's, for one transaction."""
 
 _TLS: Final = frozenset(
     {"ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "ssl_verify_cert", "ssl_disabled"}

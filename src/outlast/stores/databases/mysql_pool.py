@@ -20,9 +20,17 @@ _MODULES: Final = ("asyncmy", "aiomysql")
 _UNTOLD: Final = ("read_default_file", "read_default_group", "auth_plugin", "auth_plugin_map", "server_public_key", "sock",
                   "password_creator")  # fmt: skip
 
-_LIMIT: Final = "SET @outlast_waits = @@session.innodb_lock_wait_timeout, @@session.innodb_lock_wait_timeout = 1"
-_NO_LIMIT: Final = "SET @@session.innodb_lock_wait_timeout = @outlast_waits"
-_WRITE: Final = f"{_LIMIT}; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION"
+# MariaDB 11.6.2 and later would else wait for rows that a statement looks at and does not want, which others have changed.
+LIMIT: Final = (
+    "SET @outlast_waits = @@session.innodb_lock_wait_timeout, @@session.innodb_lock_wait_timeout = 1 "
+    "/*M!110402 , @outlast_snapshots = @@session.innodb_snapshot_isolation, "
+    "@@session.innodb_snapshot_isolation = 0 */"
+)
+NO_LIMIT: Final = (
+    "SET @@session.innodb_lock_wait_timeout = @outlast_waits "
+    "/*M!110402 , @@session.innodb_snapshot_isolation = @outlast_snapshots */"
+)
+_WRITE: Final = f"{LIMIT}; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION"
 _ALONE: Final = "SET autocommit = 1"
 
 
@@ -82,7 +90,7 @@ class LentLink:
             try:
                 if self._raw.get_transaction_status():
                     await _say(self._raw, "ROLLBACK")
-                await _say(self._raw, _NO_LIMIT)
+                await _say(self._raw, NO_LIMIT)
             except Exception:  # noqa: BLE001 - what happened to the transaction is what the caller hears
                 self.terminate()
             except BaseException:
