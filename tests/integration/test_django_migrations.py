@@ -147,7 +147,7 @@ def test_what_goes_wrong_ends_a_command_with_its_words_alone() -> None:
 def test_a_worker_without_its_tables_says_what_to_do() -> None:
     out = StringIO()
 
-    with pytest.raises(CommandError, match=r"^SchemaBehind: .*outlast migrate") as told_of:
+    with pytest.raises(CommandError, match=r"^SchemaBehind: .*manage\.py migrate") as told_of:
         call_command("outlast_worker", stdout=out)
 
     assert told_of.value.returncode == 1
